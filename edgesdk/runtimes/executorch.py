@@ -1,0 +1,41 @@
+"""ExecuTorch: ``.pte`` files for XNNPACK, portable kernels, Core ML, Vulkan and MPS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from edgesdk.artifacts import Lowered, Model, Signature
+from edgesdk.runtimes import _et_native as native
+from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
+
+
+class ExecutorchRuntime(EdgeRuntime):
+    """PyTorch's own engine for phones; the default of every target."""
+
+    name: ClassVar[str] = "executorch"
+    suffix: ClassVar[str] = ".pte"
+    backends: ClassVar[tuple[str, ...]] = ("xnnpack", "portable", "coreml", "vulkan", "mps")
+    runs_here: ClassVar[frozenset[str]] = frozenset({"xnnpack", "portable"})
+
+    def missing(self) -> str | None:
+        for distribution in ("torch", "executorch"):
+            if native.version_of(distribution) is None:
+                return f"{distribution} is not installed."
+        return None
+
+    def version(self) -> str:
+        return native.version_of("executorch") or ""
+
+    def lower(self, model: Model, config: LowerConfig, out: Path) -> Lowered:
+        from edgesdk.runtimes._et_lower import lower
+
+        return lower(model, config, out)
+
+    def load(self, path: Path, signature: Signature) -> Runner:
+        from edgesdk.runtimes._et_run import ExecutorchRunner
+
+        return ExecutorchRunner(path, signature)
+
+
+RUNTIME = ExecutorchRuntime()
