@@ -1,0 +1,169 @@
+"""Worker processes, seen from the process that coordinates them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from edgesdk.errors import from_json
+
+Report = Callable[[str, float | None], None]
+Json = dict[str, Any]
+
+
+class WorkerCrashed(Exception):
+    """The worker ended without an answer: a native crash, or the system took its memory back."""
+
+    def __init__(self, returncode: int, log: str) -> None:
+        self.signal = signal.Signals(-returncode).name if returncode < 0 else None
+        self.log = log
+        super().__init__(f"a worker process ended with {self.signal or f'exit code {returncode}'}")
+
+
+class WorkerBug(Exception):
+    """Something unexpected in a worker; the text is its traceback."""
+
+
+class Worker:
+    """One process that runs one job at a time. Its stderr goes to ``log``."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        read, write = os.pipe()
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", "-m", "edgesdk._worker", str(write)],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=[write], env=_environment(),
+            )  # fmt: skip
+        os.close(write)
+        self._answers = os.fdopen(read, encoding="utf-8")
+
+    def call(self, function: str, args: Mapping[str, Any], report: Report) -> Json:
+        """Run ``module:function(args, report)`` there and wait for its result.
+
+        Raises:
+            EdgeError: the function raised it.
+            WorkerCrashed: the process ended instead of answering.
+            WorkerBug: the function raised something unexpected.
+        """
+        line = json.dumps({"call": function, "args": dict(args)}) + "\n"
+        with contextlib.suppress(BrokenPipeError):  # it has crashed; the missing answer below tells
+            stdin = self._process.stdin
+            if stdin:
+                stdin.write(line.encode())
+                stdin.flush()
+        for text in self._answers:
+            answer: Json = json.loads(text)
+            if "progress" in answer:
+                report(*answer["progress"])
+            elif "result" in answer:
+                result: Json = answer["result"]
+                return result
+            elif "error" in answer:
+                raise from_json(answer["error"])
+            else:
+                raise WorkerBug(answer["bug"])
+        raise WorkerCrashed(self._process.wait(), self._tail())
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._answers.close()
+
+    def _tail(self, size: int = 4000) -> str:
+        with self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - size))
+            return file.read().decode(errors="replace")
+
+
+def _environment() -> dict[str, str]:
+    """Workers share the cores, so each native thread pool starts small; hashes are fixed for deterministic files."""
+    return {**os.environ, "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
+
+
+class Pool:
+    """A few workers, started at once, each replaced when it crashes.
+
+    A job may ask to run on a given worker (which still holds the model) or on any other than that one: what one
+    process lowered, another one checks.
+    """
+
+    def __init__(self, size: int, folder: Path, warm: str | None = None) -> None:
+        self._folder, self._warm = folder, warm
+        self._free = threading.Condition()
+        self._workers: list[Worker] = []
+        self._idle: set[int] = set()
+        self._threads = ThreadPoolExecutor(max_workers=32)
+        for _ in range(size):
+            self._add()
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def _add(self) -> None:
+        index = len(self._workers)
+        self._workers.append(Worker(self._folder / f"worker-{index}.log"))
+        self._idle.add(index)
+
+    def warm(self, function: str, args: Mapping[str, Any], index: int) -> None:
+        """Start a job whose result nobody waits for, on an idle worker: imports, mostly."""
+        self.submit(function, args, lambda *_: None, on=index)
+
+    def submit(
+        self, function: str, args: Mapping[str, Any], report: Report, *, on: int | None = None, not_on: int | None = None
+    ) -> Future[tuple[int, Json]]:
+        """Run a job as soon as a fitting worker is idle; the future holds (worker's number, result)."""
+        index_ready = threading.Event()
+
+        def run() -> tuple[int, Json]:
+            index = self._take(on, not_on)
+            index_ready.set()
+            try:
+                return index, self._workers[index].call(function, args, report)
+            finally:
+                self._give_back(index)
+
+        return self._threads.submit(run)
+
+    def _take(self, on: int | None, not_on: int | None) -> int:
+        def fitting() -> list[int]:
+            return sorted(i for i in self._idle if i != not_on and on in (None, i))
+
+        with self._free:
+            self._free.wait_for(fitting)
+            index = fitting()[-1]  # the last one first: number 0 holds the model and should keep it
+            self._idle.remove(index)
+            return index
+
+    def _give_back(self, index: int) -> None:
+        with self._free:
+            if not self._workers[index].alive:
+                self._workers[index].kill()
+                self._workers[index] = Worker(self._folder / f"worker-{index}.log")
+            self._idle.add(index)
+            self._free.notify_all()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for worker in self._workers:
+            worker.kill()
