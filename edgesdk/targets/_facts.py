@@ -1,0 +1,121 @@
+"""What the templates need to know about a package, computed once from the emission."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgesdk.report import _words
+from edgesdk.targets import _names
+from edgesdk.targets._base import Emission
+
+# Used when neither the variant nor the tools say a version: the set this release of edgesdk is tested with.
+_TESTED = {"executorch": "1.5.1", "onnx": "1.22.0", "torchscript": "2.1.0"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant, in words for the README's table."""
+
+    id: str
+    runtime: str
+    size: str
+    fidelity: str
+    delegation: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """``runtimes`` maps each runtime shipped to the least version that loads all its files."""
+
+    name: str
+    version: str
+    license: str | None
+    bundle: str
+    bundle_bytes: int
+    rows: tuple[Row, ...]
+    abis: tuple[str, ...]
+    runtimes: Mapping[str, str]
+    backends: frozenset[str]
+    inputs: tuple[Mapping[str, Any], ...]
+    classifies: bool
+    signed: bool
+    not_run: tuple[str, ...]
+
+    @property
+    def size(self) -> str:
+        return _words.size(self.bundle_bytes)
+
+
+def facts(emission: Emission, abis: Sequence[str]) -> Facts:
+    """Read them; ``abis`` are the target's own, used when no variant names any."""
+    document, manifest = emission.document, emission.manifest
+    variants: Sequence[Mapping[str, Any]] = document.get("variants") or ()
+    signature = document.get("signature") or manifest.get("signature") or {}
+    named = [abi for v in variants for abi in (v.get("details") or {}).get("abis") or ()]
+    return Facts(
+        name=_names.clean(emission.name),
+        version=_names.clean(emission.version),
+        license=_names.clean(emission.license) if emission.license else None,
+        bundle=emission.bundle.name,
+        bundle_bytes=emission.bundle.stat().st_size,
+        rows=tuple(_row(v) for v in variants),
+        abis=tuple(dict.fromkeys(named)) or tuple(abis),
+        runtimes=_runtimes(variants, document),
+        backends=frozenset(v["backend"] for v in variants if v.get("backend")),
+        inputs=tuple(signature.get("inputs") or ()),
+        classifies=bool(manifest.get("labels")) and bool(manifest.get("preprocess")),
+        signed=_signed(emission.bundle),
+        not_run=tuple(v["id"] for v in variants if v.get("verified") == "not_run"),
+    )
+
+
+def _signed(bundle: Path) -> bool:
+    """Whether the bundle carries a signature; the file itself knows best."""
+    if not zipfile.is_zipfile(bundle):
+        return False
+    with zipfile.ZipFile(bundle) as archive:
+        return "signature.json" in archive.namelist()
+
+
+def _row(variant: Mapping[str, Any]) -> Row:
+    head, tail = _words.fidelity(variant)
+    snr = _words.worst_snr(variant)
+    figures = f" ({_words.decibels(snr)})" if snr is not None else ""
+    return Row(
+        id=str(variant["id"]),
+        runtime=f"{_words.runtime(variant)}, {_words.quantization(variant.get('quantization'))}",
+        size=_words.size(variant.get("bytes")),
+        fidelity=f"{head}{figures}: {tail}",
+        delegation=_words.delegation(variant) or "does not apply",
+    )
+
+
+def _runtimes(variants: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> dict[str, str]:
+    tools: Mapping[str, Any] = document.get("tools") or {}
+    libraries = {"executorch": "executorch", "onnx": "onnxruntime"}
+    found: dict[str, list[str]] = {}
+    for variant in variants:
+        runtime = str(variant["runtime"])
+        least = _release((variant.get("details") or {}).get("min_runtime"))
+        found.setdefault(runtime, []).extend([least] if least and runtime in libraries else [])
+    return {
+        runtime: max(versions, key=_key)
+        if versions
+        else _release(tools.get(libraries.get(runtime, ""))) or _TESTED.get(runtime, "")
+        for runtime, versions in found.items()
+    }
+
+
+def _release(text: Any) -> str:
+    """``1.5.1+cpu`` → ``1.5.1``, ``1.22`` → ``1.22.0``, anything else → empty."""
+    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", str(text or ""))
+    return f"{match[1]}.{match[2]}.{match[3] or 0}" if match else ""
+
+
+def _key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

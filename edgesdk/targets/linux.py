@@ -1,0 +1,23 @@
+"""Linux: the bundle, a script that runs it, and the lines to paste."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgesdk.targets._base import Emission, Target
+from edgesdk.targets._facts import facts
+from edgesdk.targets._render import render, write
+
+
+class Linux(Target):
+    name = "linux"
+    abis = ("x86_64", "aarch64")
+    variants = (("executorch", "xnnpack"),)
+
+    def emit(self, emission: Emission, folder: Path) -> None:
+        values = {"facts": facts(emission, self.abis), "extras": ""}
+        write(folder / "run.py", render("linux/run.py.j2", **values))
+        write(folder / "README.md", render("linux/README.md.j2", **values))
+
+
+TARGET = Linux()
