@@ -1,0 +1,428 @@
+"""Write an exported program as a TorchScript graph, operator by operator.
+
+Tracing would bake the sizes of dynamic dimensions and run the model; scripting needs the user's source. The exported
+graph already is a list of ATen calls with complete schemas, so each call becomes the node of the same name.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from edgesdk.errors import UnsupportedError
+from edgesdk.runtimes._ts_alias import aliases, is_state, mutated
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+MODULE_NAME = "__torch__.EdgeModel"
+
+# c10/core/MemoryFormat.h; torch.memory_format has no integer form in Python.
+_MEMORY_FORMATS = {"contiguous_format": 0, "preserve_format": 1, "channels_last": 2, "channels_last_3d": 3}
+
+# Python's functions on symbolic sizes, and the TorchScript operator that does the same with plain numbers.
+_NUMBERS: Mapping[Any, str] = {
+    operator.add: "aten::add", operator.sub: "aten::sub", operator.mul: "aten::mul", operator.neg: "aten::neg",
+    operator.floordiv: "aten::floordiv", operator.mod: "aten::remainder", operator.truediv: "aten::div",
+    operator.pow: "aten::pow", operator.eq: "aten::eq", operator.ne: "aten::ne", operator.lt: "aten::lt",
+    operator.le: "aten::le", operator.gt: "aten::gt", operator.ge: "aten::ge", operator.and_: "aten::__and__",
+    operator.or_: "aten::__or__", operator.not_: "aten::__not__", math.ceil: "aten::ceil", math.floor: "aten::floor",
+    math.sqrt: "aten::sqrt", abs: "prim::abs", round: "aten::round", min: "prim::min", max: "prim::max",
+}  # fmt: skip
+_TORCH_NUMBERS: Mapping[str, str] = {
+    "sym_max": "prim::max", "sym_min": "prim::min", "sym_float": "aten::Float", "sym_int": "aten::Int",
+    "sym_not": "aten::__not__", "_sym_sqrt": "aten::sqrt",
+}  # fmt: skip
+# Checks that torch.export leaves in the graph. The caller checks shapes against the signature instead.
+_CHECKS = frozenset({
+    "aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata", "aten::sym_constrain_range",
+    "aten::sym_constrain_range_for_size", "aten::_print",
+})  # fmt: skip
+_SIZES = {
+    "aten::sym_size": "aten::size", "aten::sym_numel": "aten::numel", "aten::sym_stride": "aten::stride",
+    "aten::sym_storage_offset": "aten::storage_offset",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Built:
+    """A module with one method ``forward`` of plain tensors.
+
+    Attributes:
+        module: the script module; everything that never changes is a constant of its graph.
+        stateful: buffers are kept as attributes and change from call to call.
+        widened: the program had half precision arithmetic, which became float32.
+    """
+
+    module: torch.ScriptModule
+    stateful: bool
+    widened: bool
+
+
+@dataclass
+class _Scope:
+    """Values of the FX nodes of one graph; ``gm`` resolves its submodules."""
+
+    gm: torch.fx.GraphModule
+    values: dict[torch.fx.Node, Any] = field(default_factory=dict)
+
+
+def build(program: ExportedProgram) -> Built:
+    """Translate ``program``.
+
+    Raises:
+        UnsupportedError: an operator that TorchScript doesn't have.
+    """
+    return _Builder(program).build()
+
+
+class _Builder:
+    def __init__(self, program: ExportedProgram) -> None:
+        import torch
+
+        self.torch, self.program = torch, program
+        self.nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+        specs = program.graph_signature.input_specs
+        self.specs = dict(zip(self.nodes, specs, strict=True))
+        self.written = mutated(program.graph)
+        self.state = {n: f"state_{i}" for i, n in enumerate(self.nodes) if self._changes(n)}
+        self.widened = False
+        self.narrow = {torch.float16, torch.bfloat16}
+
+    def _changes(self, node: torch.fx.Node) -> bool:
+        target = self.specs[node].target
+        return is_state(self.specs[node]) and (
+            node in self.written or target in self.program.graph_signature.buffers_to_mutate.values()
+        )
+
+    # -- the frame ----------------------------------------------------------------------------------------------------
+
+    def build(self) -> Built:
+        torch = self.torch
+        users = [n for n in self.nodes if self.specs[n].kind.name == "USER_INPUT"]
+        tensors = [n for n in users if isinstance(n.meta.get("val"), torch.Tensor)]
+        module = self._empty_module([f"input_{i}" for i in range(len(tensors))], self._returned())
+        self.graph = module._get_method("forward").graph
+        this, *inputs = self.graph.inputs()
+        old = list(self.graph.nodes())
+        scope = _Scope(self.program.graph_module)
+        for node, value in zip(tensors, inputs, strict=True):
+            value.setType(torch._C.TensorType.get())
+            scope.values[node] = self._entered(node, value)
+        self._fill_placeholders(scope, this, users)
+        results = self._translate(scope)
+        self.graph.return_node().replaceInput(0, self._returns(results))
+        for node in reversed(old):
+            node.destroy()
+        self.graph.lint()
+        return Built(module, bool(self.state), self.widened)
+
+    def _empty_module(self, names: list[str], outputs: int) -> Any:
+        """A module with its own compilation unit: the names in the file then don't depend on what was compiled before.
+
+        Python can't attach a graph to a module, but it can trace a function of the right arity and rewrite its graph.
+        """
+        torch = self.torch
+        module = torch._C.ScriptModule(MODULE_NAME, torch._C.CompilationUnit(), False)
+        for node, name in self.state.items():
+            module._register_attribute(name, torch._C.TensorType.get(), self._tensor(node).clone())
+        zero = torch.zeros(())
+
+        def arity(*xs: torch.Tensor) -> Any:
+            made = tuple(zero.clone() for _ in range(outputs))
+            return made if outputs > 1 else made[0]
+
+        module._create_method_from_trace(
+            "forward", arity, tuple(zero for _ in names), lambda _: "", True, False, names, False
+        )
+        return module
+
+    def _fill_placeholders(self, scope: _Scope, this: Any, users: list[torch.fx.Node]) -> None:
+        for node in self.nodes:
+            if node in scope.values:
+                continue
+            if node in self.state:
+                got = self.graph.create("prim::GetAttr", [this], 1)
+                got.s_("name", self.state[node])
+                scope.values[node] = self._typed(got, self.torch._C.TensorType.get())
+            elif node in users:
+                scope.values[node] = self._constant(self.specs[node].arg.value)
+            elif not node.users:
+                scope.values[node] = None
+            elif is_state(self.specs[node]):
+                scope.values[node] = self.graph.insertConstant(self._wide(self._tensor(node)))
+            else:
+                raise self._refuse(node, f"an input of kind {self.specs[node].kind.name.lower()}")
+
+    def _tensor(self, node: torch.fx.Node) -> torch.Tensor:
+        target, program = self.specs[node].target, self.program
+        found = program.state_dict.get(target) if target in program.state_dict else program.constants.get(target)
+        if not isinstance(found, self.torch.Tensor):
+            raise self._refuse(node, f"the object '{target}'")
+        return found.detach().contiguous()
+
+    def _wide(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dtype not in self.narrow:
+            return tensor
+        self.widened = True
+        return tensor.float()
+
+    def _entered(self, node: torch.fx.Node, value: Any) -> Any:
+        """An input as the graph uses it: never written to, never half precision."""
+        if node.meta["val"].dtype in self.narrow:
+            self.widened = True
+            return self._cast(value, self.torch.float32)
+        if node in self.written or node.name in self.program.graph_signature.user_inputs_to_mutate.values():
+            return self._op("aten::clone", [value, None])
+        return value
+
+    # -- outputs ------------------------------------------------------------------------------------------------------
+
+    def _user_outputs(self) -> list[Any]:
+        output = next(n for n in reversed(self.program.graph.nodes) if n.op == "output")
+        specs = self.program.graph_signature.output_specs
+        return [a for a, s in zip(output.args[0], specs, strict=True) if s.kind.name == "USER_OUTPUT" and a is not None]
+
+    def _returned(self) -> int:
+        return len(self._user_outputs())
+
+    def _returns(self, results: Mapping[torch.fx.Node, Any]) -> Any:
+        torch = self.torch
+        self._write_back(results)
+        values = []
+        for item in self._user_outputs():
+            if not isinstance(item, torch.fx.Node):
+                values.append(self._op("aten::tensor", [item, None, None, False]))
+                continue
+            value = results[item]
+            if not isinstance(item.meta.get("val"), torch.Tensor):
+                value = self._op("aten::tensor", [value, None, None, False])
+            elif item.meta["val"].dtype in self.narrow:
+                value = self._cast(value, item.meta["val"].dtype)
+            elif aliases(item):  # the caller owns what it gets: neither its own input nor our state
+                value = self._op("aten::clone", [value, 0])
+            values.append(value)
+        if len(values) == 1:
+            return values[0]
+        made = self.graph.create("prim::TupleConstruct", values, 1)
+        return self._typed(made, torch._C.TupleType([torch._C.TensorType.get()] * len(values)))
+
+    def _write_back(self, results: Mapping[torch.fx.Node, Any]) -> None:
+        """Functionalized programs return the new buffers; put them where the next call finds them."""
+        output = next(n for n in reversed(self.program.graph.nodes) if n.op == "output")
+        by_target = {self.specs[n].target: n for n in self.state}
+        for item, spec in zip(output.args[0], self.program.graph_signature.output_specs, strict=True):
+            if spec.kind.name == "BUFFER_MUTATION" and spec.target in by_target:
+                self._op("aten::copy_", [results[by_target[spec.target]], results[item], False])
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def _translate(self, scope: _Scope) -> dict[torch.fx.Node, Any]:
+        for node in scope.gm.graph.nodes:
+            if node.op == "call_function":
+                scope.values[node] = self._call(node, scope)
+        return scope.values
+
+    def _call(self, node: torch.fx.Node, scope: _Scope) -> Any:
+        torch, target = self.torch, node.target
+        if target is operator.getitem:
+            return self._getitem(node, scope)
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return self._higher_order(node, scope)
+        if isinstance(target, torch._ops.OpOverload):
+            return self._overload(node, target, scope)
+        name = _NUMBERS.get(target) or _TORCH_NUMBERS.get(getattr(target, "__name__", ""))
+        if name is None:
+            raise self._refuse(node, f"the function {getattr(target, '__name__', target)}")
+        args = [self._look(a, scope) for a in node.args]
+        return self._number(self._op(name, args, node), node)
+
+    def _overload(self, node: torch.fx.Node, target: torch._ops.OpOverload, scope: _Scope) -> Any:
+        name = target._schema.name
+        if name in _CHECKS:
+            return None
+        if name in _SIZES:
+            made = self._op(_SIZES[name], [self._look(a, scope) for a in node.args], node)
+            return self._number(made, node)
+        if name in ("aten::item", "aten::_local_scalar_dense"):
+            return self._item(node, scope)
+        if name == "aten::lift_fresh_copy":
+            return self._op("aten::clone", [self._look(node.args[0], scope), None], node)
+        given = dict(zip((a.name for a in target._schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+        args = [
+            self._argument(_spread(given[a.name] if a.name in given else a.default_value, a), a.real_type, scope)
+            for a in target._schema.arguments
+        ]
+        made = self.graph.create(name, args, len(target._schema.returns))
+        self.graph.insertNode(made)
+        self._check(made, node, name)
+        outputs = list(made.outputs())
+        for output, returned in zip(outputs, target._schema.returns, strict=True):
+            output.setType(returned.type)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _item(self, node: torch.fx.Node, scope: _Scope) -> Any:
+        kinds = {self.torch.SymInt: "aten::Int", self.torch.SymFloat: "aten::Float", self.torch.SymBool: "aten::Bool"}
+        plain = {int: "aten::Int", float: "aten::Float", bool: "aten::Bool"}
+        kind = (kinds | plain).get(type(node.meta.get("val")))
+        if kind is None:
+            raise self._refuse(node, "a number read from a tensor")
+        return self._number(self._op(kind, [self._look(node.args[0], scope)], node), node)
+
+    def _getitem(self, node: torch.fx.Node, scope: _Scope) -> Any:
+        source, index = scope.values[node.args[0]], node.args[1]
+        if isinstance(source, list):
+            return source[index]
+        made = self.graph.insertNode(self.graph.create("aten::__getitem__", [source, self._constant(index)], 1))
+        return self._typed(made, self.torch._C.TensorType.get(), inserted=True)
+
+    # -- control flow -------------------------------------------------------------------------------------------------
+
+    def _higher_order(self, node: torch.fx.Node, scope: _Scope) -> Any:
+        name = node.target.name()
+        if name == "cond":
+            return self._cond(node, scope)
+        if name == "wrap_with_set_grad_enabled":
+            return self._inline(getattr(scope.gm, node.args[1].target), node.args[2:], scope)
+        if name == "wrap_with_autocast":
+            return self._inline(getattr(scope.gm, node.args[4].target), node.args[5:], scope)
+        raise self._refuse(node, f"the control flow '{name}'")
+
+    def _inline(self, gm: torch.fx.GraphModule, operands: Sequence[Any], outer: _Scope) -> list[Any]:
+        inner = _Scope(gm)
+        places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        for place, operand in zip(places, operands, strict=True):
+            inner.values[place] = self._look(operand, outer)
+        self._translate(inner)
+        output = next(n for n in reversed(gm.graph.nodes) if n.op == "output")
+        results = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
+        return [self._look(r, inner) for r in results]
+
+    def _cond(self, node: torch.fx.Node, scope: _Scope) -> list[Any]:
+        torch = self.torch
+        predicate, yes, no, operands = node.args
+        flag = self._look(predicate, scope)
+        if not isinstance(flag, bool) and str(flag.type()) == "Tensor":
+            flag = self._op("aten::Bool", [flag], node)
+            flag.setType(torch._C.BoolType.get())
+        branch = self.graph.insertNode(self.graph.create("prim::If", [self._value(flag)], len(node.meta["val"])))
+        for submodule in (yes, no):
+            block = branch.addBlock()
+            with self.graph.insert_point_guard(block):
+                for result in self._inline(getattr(scope.gm, submodule.target), operands, scope):
+                    block.registerOutput(self._value(result))
+        outputs = list(branch.outputs())
+        for output, value in zip(outputs, node.meta["val"], strict=True):
+            output.setType(self._number_type(value) or torch._C.TensorType.get())
+        return outputs
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def _look(self, value: Any, scope: _Scope) -> Any:
+        return scope.values[value] if isinstance(value, self.torch.fx.Node) else value
+
+    def _argument(self, value: Any, kind: Any, scope: _Scope) -> Any:
+        """The graph value of one argument of a schema."""
+        torch = self.torch
+        while kind.kind() == "OptionalType" and value is not None:
+            kind = kind.getElementType()
+        if isinstance(value, torch.fx.Node):
+            return self._value(scope.values[value])
+        if isinstance(value, (list, tuple)):
+            return self._list(value, kind, scope)
+        if kind.kind() == "FloatType" and isinstance(value, int):
+            value = float(value)
+        return self._constant(value)
+
+    def _list(self, items: Sequence[Any], kind: Any, scope: _Scope) -> Any:
+        element = kind.getElementType()
+        values = [self._argument(item, element, scope) for item in items]
+        types = torch_types(self.torch)
+        made = self.graph.insertNode(self.graph.create("prim::ListConstruct", values, 1))
+        optional = element.kind() == "OptionalType"
+        inner = types.get((element.getElementType() if optional else element).kind(), self.torch._C.TensorType.get())
+        inner = self.torch._C.OptionalType(inner) if optional else inner
+        return self._typed(made, self.torch._C.ListType(inner), inserted=True)
+
+    def _constant(self, value: Any) -> Any:
+        torch = self.torch
+        if isinstance(value, torch.memory_format):
+            value = _MEMORY_FORMATS[str(value).removeprefix("torch.")]
+        if isinstance(value, torch.dtype) and value in self.narrow:
+            self.widened = True
+            value = torch.float32
+        return self.graph.insertConstant(value)
+
+    def _value(self, value: Any) -> Any:
+        return value if isinstance(value, self.torch._C.Value) else self._constant(value)
+
+    def _op(self, name: str, args: Iterable[Any], node: torch.fx.Node | None = None) -> Any:
+        made = self.graph.insertNode(self.graph.create(name, [self._value(a) for a in args], 1))
+        self._check(made, node, name)
+        return made.output()
+
+    def _cast(self, value: Any, dtype: torch.dtype) -> Any:
+        made = [value, self.graph.insertConstant(dtype), False, False, None]
+        return self._op("aten::to", made)
+
+    def _typed(self, node: Any, kind: Any, inserted: bool = False) -> Any:
+        if not inserted:
+            self.graph.insertNode(node)
+        node.output().setType(kind)
+        return node.output()
+
+    def _number_type(self, value: Any) -> Any:
+        torch = self.torch
+        table: list[tuple[tuple[type, ...], Callable[[], Any]]] = [
+            ((torch.SymBool, bool), torch._C.BoolType.get),
+            ((torch.SymInt, int), torch._C.IntType.get),
+            ((torch.SymFloat, float), torch._C.FloatType.get),
+        ]
+        return next((get() for types, get in table if isinstance(value, types)), None)
+
+    def _number(self, output: Any, node: torch.fx.Node) -> Any:
+        output.setType(self._number_type(node.meta.get("val")) or self.torch._C.IntType.get())
+        return output
+
+    def _check(self, made: Any, node: torch.fx.Node | None, name: str) -> None:
+        if made.schema() == "(no schema)":
+            raise self._refuse(node, f"the operator {name}")
+
+    def _refuse(self, node: torch.fx.Node | None, what: str) -> UnsupportedError:
+        place = source_line(node)
+        return UnsupportedError(
+            "unsupported_op", f"TorchScript Lite can't take {what}{place}.",
+            why="The TorchScript language has no such thing, so PyTorch Mobile couldn't run it.",
+            fix="Use --runtime executorch or --runtime onnx, or rewrite that line with other operators.",
+        )  # fmt: skip
+
+
+def _spread(value: Any, argument: Any) -> Any:
+    """``int[2]`` given as one number, as schemas allow: the number twice."""
+    return [value] * argument.N if argument.N and isinstance(value, (int, float)) else value
+
+
+def torch_types(torch: Any) -> dict[str, Any]:
+    """Element types of lists, by the kind that a schema names."""
+    integer = torch._C.IntType.get()
+    return {
+        "IntType": integer, "SymIntType": integer, "FloatType": torch._C.FloatType.get(),
+        "BoolType": torch._C.BoolType.get(), "TensorType": torch._C.TensorType.get(),
+        "NumberType": torch._C.NumberType.get(), "StringType": torch._C.StringType.get(),
+        "ScalarTypeType": integer,
+    }  # fmt: skip
+
+
+def source_line(node: torch.fx.Node | None) -> str:
+    """``" at net.py:12"``: the user's line that a node came from, or nothing."""
+    trace = node.meta.get("stack_trace") if node is not None else None
+    lines = [line.strip() for line in (trace or "").splitlines() if line.strip().startswith("File ")]
+    if not lines:
+        return ""
+    parts = lines[-1].split('"')
+    number = lines[-1].partition("line ")[2].partition(",")[0]
+    return f" at {parts[1] if len(parts) > 1 else '?'}:{number}"
