@@ -93,6 +93,20 @@ def _numbers(value: Any) -> Any:
     return (value,) if isinstance(value, (int, float)) else value
 
 
+def _image_size(value: Any) -> Any:
+    """``224``, or ``192x256``: height and width."""
+    if not isinstance(value, str):
+        return value
+    words = value.lower().split("x")
+    if not (1 <= len(words) <= 2 and all(word.isascii() and word.isdigit() for word in words)):
+        raise PydanticCustomError("image_size", "must be a size such as 224, or 192x256 for height and width")
+    sizes = tuple(map(int, words))
+    return sizes[0] if len(sizes) == 1 else sizes
+
+
+Pixels = Annotated[int, Field(strict=True, ge=1, le=16384)]
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -101,12 +115,12 @@ class PreprocessOptions(_Frozen):
     """How an image becomes the model's input, as far as the user says. None: taken from the model's own configuration.
 
     Attributes:
-        image: side of the square that the model takes, in pixels.
+        image: side of the square that the model takes, or its height and width, in pixels.
         resize: ``shorter`` (crop the centre), ``stretch`` or ``letterbox``.
         mean, std: per channel on the 0…1 scale; one value serves all channels.
     """
 
-    image: Annotated[int, Field(strict=True, ge=1, le=16384)] | None = None
+    image: Annotated[Pixels | tuple[Pixels, Pixels], BeforeValidator(_image_size)] | None = None
     resize: Annotated[Literal["shorter", "stretch", "letterbox"], _one_of(RESIZES)] | None = None
     mean: Annotated[tuple[float, ...], BeforeValidator(_numbers)] | None = None
     std: Annotated[tuple[Annotated[float, Field(strict=True, gt=0)], ...], BeforeValidator(_numbers)] | None = None

@@ -1,0 +1,86 @@
+"""What ``package`` says to people: a table of the variants, where the files are, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from edgesdk.cli._output import size, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Document = Mapping[str, Any]
+
+_NEXT = {
+    "android": "add the folder {output}/android to your Gradle build; {output}/README.md has the lines to paste.",
+    "ios": "add the Swift package in {output} to your Xcode project; {output}/README.md has the lines to paste.",
+    "linux": "{output}/README.md has the Python lines that load it.",
+}
+
+
+def show_packages(console: Console, documents: Sequence[Document]) -> None:
+    for document in documents:
+        _show(console, document)
+
+
+def _show(console: Console, document: Document) -> None:
+    name, target = document["name"], document["target"]
+    _line(console, f"\n{name} {document['version']} for {target}", style="bold")
+    console.print()
+    heads = ("variant", "size", "fidelity", "delegated", "verified")
+    console.print(table(heads, [_row(v) for v in document["variants"]], right=(1, 3)))
+    console.print()
+    _line(console, f"  bundle   {document['bundle']}  ({size(document['bundle_bytes'])})")
+    _line(console, f"  report   {document['output']}/report.html")
+    _line(console, f"  next     {_NEXT.get(target, _NEXT['linux']).format(output=document['output'])}")
+    for warning in document["warnings"]:
+        label = "note   " if warning["code"].startswith("int8") else "warning"
+        _line(console, f"  {label}  {warning['message']}", style="" if label == "note   " else "yellow")
+    _line(console, f"  took     {_times(document)}", style="dim")
+
+
+def _line(console: Console, text: str, style: str = "") -> None:
+    """Text as it is: a model's name may hold brackets, which Rich would read as markup."""
+    console.print(text, style=style or None, markup=False)
+
+
+def _row(variant: Document) -> tuple[str, ...]:
+    verified = {True: "yes", False: "NO", "not_run": "not run here"}[variant["verified"]]
+    fraction = variant["delegated_fraction"]
+    rung = "" if variant["rung"] == "full" or fraction is None else f" ({variant['rung']})"
+    delegated = "–" if fraction is None else f"{100 * fraction:.0f} %{rung}"
+    return variant["id"], size(variant["bytes"]), fidelity(variant), delegated, verified
+
+
+def fidelity(variant: Document) -> str:
+    """The worst output: its error, how far below the signal that is, and how often the first class agrees."""
+    outputs = variant["outputs"]
+    if not outputs:
+        return "–"
+    worst = max(outputs, key=lambda o: o["max_abs_error"])
+    parts = ["exact" if worst["max_abs_error"] == 0 else f"max error {worst['max_abs_error']:.1e}"]
+    if worst["snr_db"] is not None:
+        parts.append(f"{worst['snr_db']:.0f} dB")
+    if variant["top1_agreement"] is not None:
+        parts.append(f"top-1 {100 * variant['top1_agreement']:.1f} %")
+    return ", ".join(parts)
+
+
+def _times(document: Document) -> str:
+    times, cache = document["timings_s"], document["cache"]
+    steps = ", ".join(f"{step} {times[step]:.1f}" for step in ("import", "lower", "verify", "bundle"))
+    reused = f"; {cache['hits']} from the cache" if cache["hits"] else ""
+    return f"{times['total']:.1f} s ({steps}{reused})"
+
+
+def show_plans(console: Console, plans: Sequence[Document]) -> None:
+    for plan in plans:
+        _line(console, f"{plan['name']} {plan['version']} for {plan['target']} → {plan['output']}", style="bold")
+        _line(console, f"  from     {plan['model']} ({plan['format']})")
+        for variant in plan["variants"]:
+            others = f", else {', '.join(variant['or_else'])}" if variant.get("or_else") else ""
+            _line(console, f"  make     {variant['file']}{others}")
+        _line(console, f"  cached   {'yes' if plan.get('cached') else 'no'}")
+        _line(console, f"  signed   {'yes' if plan.get('signed') else 'no'}")
+    _line(console, "Nothing was written (--dry-run).")

@@ -1,0 +1,234 @@
+"""``edgesdk package MODEL --target android``: the whole pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgesdk.cli import _options as opt
+from edgesdk.cli._app import Common, verb
+
+if TYPE_CHECKING:
+    from edgesdk.cli._output import Output
+
+_WHAT, _HOW = "What is made", "How"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Common):
+    """Take MODEL to an app: lower it, check every file against the original, and write a folder that an app team drops in.
+
+    The default for Android is one float32 file for ExecuTorch with XNNPACK, for arm64-v8a and x86_64, in an Android
+    library. Options override the recipe, the recipe overrides the defaults.
+    """
+
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=opt.MODEL, show_default=False)] = None
+    targets: opt.Target = None
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="The output folder. Default: dist/NAME-TARGET.",
+            rich_help_panel="Output",
+        ),
+    ] = None
+    force: opt.Force = False
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the package. Default: the model's.", rich_help_panel="Output")
+    ] = None
+    version: Annotated[
+        str | None, typer.Option("--version", help="Version of the package. Default: 1.0.0.", rich_help_panel="Output")
+    ] = None
+    license: Annotated[
+        str | None, typer.Option("--license", help="Licence of the model, for the manifest.", rich_help_panel="Output")
+    ] = None
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            "--sign", metavar="KEY", help="Sign the bundle ('edgesdk keys new' makes a key).", rich_help_panel="Output"
+        ),
+    ] = None
+    inputs: opt.Inputs = None
+    arch: opt.Arch = None
+    trust_pickle: opt.TrustPickle = False
+    runtimes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--runtime", metavar="NAME", autocompletion=opt.RUNTIMES, rich_help_panel=_WHAT,
+            help="executorch, torchscript, onnx or auto. Repeatable. Default: what the target prefers.",
+        ),
+    ] = None  # fmt: skip
+    backends: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--backend", metavar="NAME", autocompletion=opt.BACKENDS, rich_help_panel=_WHAT,
+            help="xnnpack, coreml, vulkan, mps or portable. Repeatable. Default: xnnpack.",
+        ),
+    ] = None  # fmt: skip
+    quantize: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--quantize", metavar="SCHEME", autocompletion=opt.SCHEMES, rich_help_panel=_WHAT,
+            help="none, fp16, dynamic-int8, static-int8, qat-int8, weight-int8, weight-int4 or auto. Repeatable: exactly "
+            "these are made. Default: none. This version makes none and fp16.",
+        ),
+    ] = None  # fmt: skip
+    prune: Annotated[
+        float | None,
+        typer.Option(
+            "--prune",
+            metavar="RATIO",
+            help="Share of the channels to remove, 0 to 1 (not in this version).",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None
+    opset: Annotated[int | None, typer.Option("--opset", help="ONNX opset.", rich_help_panel=_WHAT)] = None
+    ort_format: Annotated[
+        bool, typer.Option("--ort-format", help="Write ONNX Runtime's .ort instead of .onnx.", rich_help_panel=_WHAT)
+    ] = False
+    bytecode: Annotated[
+        int | None, typer.Option("--bytecode", help="TorchScript Lite bytecode version, 4 to 8.", rich_help_panel=_WHAT)
+    ] = None
+    image: Annotated[
+        str | None,
+        typer.Option(
+            "--image",
+            metavar="SIZE",
+            help="The model takes images of this size: 224, or 192x256 (height x width).",
+            rich_help_panel="Images",
+        ),
+    ] = None
+    resize: Annotated[
+        str | None,
+        typer.Option(
+            "--resize", metavar="HOW", autocompletion=opt.RESIZES, rich_help_panel="Images",
+            help="shorter (crop the centre), stretch or letterbox. Default: shorter.",
+        ),
+    ] = None  # fmt: skip
+    mean: Annotated[
+        str | None,
+        typer.Option("--mean", help="Per channel on the 0 to 1 scale: 0.485,0.456,0.406.", rich_help_panel="Images"),
+    ] = None
+    std: Annotated[
+        str | None,
+        typer.Option("--std", help="Per channel on the 0 to 1 scale: 0.229,0.224,0.225.", rich_help_panel="Images"),
+    ] = None
+    interpolation: Annotated[
+        str | None,
+        typer.Option(
+            "--interpolation", metavar="HOW", autocompletion=opt.INTERPOLATIONS, rich_help_panel="Images",
+            help="bilinear, bicubic or nearest. Default: bilinear.",
+        ),
+    ] = None  # fmt: skip
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels",
+            metavar="FILE",
+            help="Names of the classes: a line each, or a JSON list.",
+            rich_help_panel="Images",
+        ),
+    ] = None
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            "--calibration",
+            metavar="PATH",
+            help="Sample inputs for int8: .npz, a folder of images, .csv, .parquet or file.py:dataset.",
+            rich_help_panel="Data",
+        ),
+    ] = None
+    eval: Annotated[
+        str | None,
+        typer.Option(
+            "--eval",
+            metavar="PATH",
+            help="The same with labels, to measure accuracy (not in this version).",
+            rich_help_panel="Data",
+        ),
+    ] = None
+    max_drop: Annotated[
+        float | None,
+        typer.Option(
+            "--max-drop",
+            metavar="POINTS",
+            help="Refuse to lose more points of accuracy (not in this version).",
+            rich_help_panel="Data",
+        ),
+    ] = None
+    require_faster: Annotated[
+        bool,
+        typer.Option(
+            "--require-faster",
+            help="Refuse int8 that is slower than float (not in this version).",
+            rich_help_panel="Data",
+        ),
+    ] = False
+    allow_slower: Annotated[
+        bool,
+        typer.Option(
+            "--allow-slower", help="Let 'auto' pick a slower scheme when it is smaller.", rich_help_panel="Data"
+        ),
+    ] = False
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            "--recipe",
+            metavar="FILE",
+            help="Read settings from a recipe ('edgesdk init MODEL' writes one).",
+            rich_help_panel=_HOW,
+        ),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.", rich_help_panel=_HOW)
+    ] = False
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Neither read nor write the cache.", rich_help_panel=_HOW)
+    ] = False
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", metavar="N", help="Worker processes. Default: as many as fit.", rich_help_panel=_HOW),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """What was said, by field of ``PackageConfig``; a flag counts when it is set."""
+        ours = {"json", "quiet", "verbose", "recipe", "dry_run"}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ours}
+        return {name: value for name, value in values.items() if value not in (None, False)}
+
+
+def run(options: Options, out: Output) -> int:
+    from edgesdk.cli import _package_text as text
+    from edgesdk.recipe import resolve
+
+    configs = resolve(options.given(), options.recipe)
+    from edgesdk import pipeline
+
+    if options.dry_run:
+        with out.working():
+            plans = [pipeline.plan(config) for config in configs]
+        out.answer(_one_or("edgesdk.plans/1", "plans", plans), lambda console: text.show_plans(console, plans))
+        return 0
+    with out.working() as progress:
+        packages = [pipeline.run(config, progress) for config in configs]
+    documents = [package.document for package in packages]
+    brief = "\n".join(str(document["bundle"]) for document in documents)
+    out.answer(
+        _one_or("edgesdk.packages/1", "packages", documents),
+        lambda console: text.show_packages(console, documents),
+        brief,
+    )
+    return 0
+
+
+def _one_or(schema: str, name: str, documents: list[Any]) -> Any:
+    """One target gives its object; several give one object that holds theirs."""
+    return documents[0] if len(documents) == 1 else {"schema": schema, name: documents}
+
+
+COMMAND = verb(Options, run, "package")
