@@ -54,11 +54,16 @@ def restore(document: dict[str, Any]) -> Model:
     )
 
 
+def dumps(model: Model) -> str:
+    """:func:`describe` as text, for the extra file of a ``.pt2``."""
+    return json.dumps(describe(model))
+
+
 def save(model: Model, folder: Path) -> None:
     """Write ``model.json`` and whatever forms the model has into a folder."""
     import torch
 
-    text = json.dumps(describe(model))
+    text = dumps(model)
     (folder / "model.json").write_text(text)
     if model.program is not None:
         torch.export.save(model.program, folder / "model.pt2", extra_files={EXTRA: text})

@@ -6,8 +6,9 @@ pictures, tones and flat areas as well as noise, and a model with a preprocessin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,11 +120,9 @@ def _picture(
     preprocess: PreprocessSpec, spec: TensorSpec, shape: tuple[int, ...], kind: int, rng: np.random.Generator
 ) -> np.ndarray | None:
     """A synthetic photo through the model's own preprocessing; None when this input isn't the picture."""
-    from edgesdk.preprocess import apply
-
     if kind == 3 or len(shape) != 4 or preprocess.kind != "image":  # one sample stays noise
         return None
-    tensor = apply(preprocess, synthetic_photo(96 + 40 * kind, 128, rng))
+    tensor = preprocess.apply(synthetic_photo(96 + 40 * kind, 128, rng))
     if tuple(tensor.shape[1:]) != shape[1:]:
         return None
     return np.repeat(tensor, shape[0], axis=0)
@@ -159,3 +158,52 @@ def describe_shapes(cases: tuple[Case, ...]) -> tuple[str, ...]:
         for feed in case.feeds:
             seen[" ".join(f"{name}[{','.join(map(str, a.shape))}]" for name, a in feed.items())] = None
     return tuple(seen)
+
+
+def save_cases(path: Path, cases: tuple[Case, ...]) -> None:
+    """Write cases as an ``.npz``; arrays are named ``CASE.STEP.LABEL.INPUT``."""
+    arrays = {
+        f"{c}.{s}.{case.label}.{name}": array
+        for c, case in enumerate(cases)
+        for s, feed in enumerate(case.feeds)
+        for name, array in feed.items()
+    }
+    _save(path, arrays)
+
+
+def load_cases(path: Path) -> tuple[Case, ...]:
+    """Read what :func:`save_cases` wrote."""
+    found: dict[int, dict[int, Feed]] = {}
+    labels: dict[int, str] = {}
+    for key, array in _load(path).items():
+        case, step, label, name = key.split(".", 3)
+        labels[int(case)] = label
+        found.setdefault(int(case), {}).setdefault(int(step), {})[name] = array
+    return tuple(Case(labels[c], tuple(found[c][s] for s in sorted(found[c]))) for c in sorted(found))
+
+
+def save_outputs(path: Path, outputs: Sequence[Sequence[Feed]]) -> None:
+    """Write outputs, a list over the steps for each case, as an ``.npz``; arrays are named ``CASE.STEP.OUTPUT``."""
+    arrays = {f"{c}.{s}.{name}": a for c, steps in enumerate(outputs) for s, step in enumerate(steps) for name, a in step.items()}
+    _save(path, arrays)
+
+
+def load_outputs(path: Path) -> list[list[Feed]]:
+    """Read what :func:`save_outputs` wrote."""
+    found: dict[int, dict[int, Feed]] = {}
+    for key, array in _load(path).items():
+        case, step, name = key.split(".", 2)
+        found.setdefault(int(case), {}).setdefault(int(step), {})[name] = array
+    return [[found[c][s] for s in sorted(found[c])] for c in sorted(found)]
+
+
+def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    # A name such as "file" would collide with savez's own parameter, so arrays are numbered and the names kept apart.
+    names = np.array(list(arrays), dtype=np.str_)
+    np.savez(path, names, *arrays.values())
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as found:
+        names = [str(name) for name in found["arr_0"]]
+        return {name: found[f"arr_{i + 1}"] for i, name in enumerate(names)}

@@ -34,6 +34,10 @@ class WorkerBug(Exception):
     """Something unexpected in a worker; the text is its traceback."""
 
 
+class Stopped(Exception):
+    """The pool ended before the job began."""
+
+
 class Worker:
     """One process that runs one job at a time. Its stderr goes to ``log``."""
 
@@ -79,7 +83,12 @@ class Worker:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def kill(self) -> None:
+    def end(self) -> None:
+        """Kill the process; whoever waits for its answer gets WorkerCrashed."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End the process and free the pipes."""
         self._process.kill()
         self._process.wait()
         if self._process.stdin:
@@ -105,9 +114,10 @@ class Pool:
     process lowered, another one checks.
     """
 
-    def __init__(self, size: int, folder: Path, warm: str | None = None) -> None:
-        self._folder, self._warm = folder, warm
+    def __init__(self, size: int, folder: Path) -> None:
+        self._folder = folder
         self._free = threading.Condition()
+        self._stopped = False
         self._workers: list[Worker] = []
         self._idle: set[int] = set()
         self._threads = ThreadPoolExecutor(max_workers=32)
@@ -130,11 +140,9 @@ class Pool:
         self, function: str, args: Mapping[str, Any], report: Report, *, on: int | None = None, not_on: int | None = None
     ) -> Future[tuple[int, Json]]:
         """Run a job as soon as a fitting worker is idle; the future holds (worker's number, result)."""
-        index_ready = threading.Event()
 
         def run() -> tuple[int, Json]:
             index = self._take(on, not_on)
-            index_ready.set()
             try:
                 return index, self._workers[index].call(function, args, report)
             finally:
@@ -147,23 +155,35 @@ class Pool:
             return sorted(i for i in self._idle if i != not_on and on in (None, i))
 
         with self._free:
-            self._free.wait_for(fitting)
+            self._free.wait_for(lambda: self._stopped or fitting())
+            if self._stopped:
+                raise Stopped
             index = fitting()[-1]  # the last one first: number 0 holds the model and should keep it
             self._idle.remove(index)
             return index
 
     def _give_back(self, index: int) -> None:
         with self._free:
-            if not self._workers[index].alive:
-                self._workers[index].kill()
+            if not self._workers[index].alive and not self._stopped:
+                self._workers[index].close()
                 self._workers[index] = Worker(self._folder / f"worker-{index}.log")
             self._idle.add(index)
             self._free.notify_all()
+
+    def stop(self) -> None:
+        """End all workers now; jobs under way fail with WorkerCrashed, and none is started any more."""
+        with self._free:
+            self._stopped = True
+            self._free.notify_all()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for worker in self._workers:
+            worker.end()
 
     def __enter__(self) -> Pool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.stop()
+        self._threads.shutdown(wait=True)
         for worker in self._workers:
-            worker.kill()
+            worker.close()

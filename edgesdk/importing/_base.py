@@ -24,6 +24,8 @@ class ImportOptions:
     inputs: tuple[TensorSpec, ...] = ()
     arch: str | None = None
     trust_pickle: bool = False
+    image: tuple[int, int] | None = None
+    """Height and width of the picture (``--image``): completes the shape of an image input when nothing else does."""
 
 
 @dataclass(frozen=True)

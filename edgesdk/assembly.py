@@ -1,0 +1,142 @@
+"""From verified variants to the ``.edge`` file: manifest, golden vectors, payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgesdk import cache as caching
+from edgesdk import targets
+from edgesdk.samples import Case, Feed, load_cases, load_outputs
+from edgesdk.verify import ABSOLUTE_FLOOR, TOLERANCES
+
+if TYPE_CHECKING:
+    from edgesdk.building import Imported, Variant
+    from edgesdk.pipeline import Job
+
+Json = dict[str, Any]
+MAX_GOLDEN_BYTES = 4 * 2**20
+"""Golden vectors beyond the first sequence are left out above this size: they travel in every app."""
+
+
+def write_bundle(job: Job, imported: Imported, variants: Sequence[Variant], work: Path) -> Path:
+    """Write ``NAME.edge`` into ``work`` and return its path."""
+    from edgesdk import bundle
+
+    golden, payloads = _golden(load_cases(work / "cases.npz"), load_outputs(work / "reference.npz"), variants)
+    for variant in variants:
+        payloads[variant.file] = variant.lowered.path
+        payloads |= {extra.name: extra for extra in variant.lowered.extra_files}
+    manifest = bundle.Manifest.from_json(_manifest(job, imported, variants, golden))
+    path = work / "bundle.edge"
+    bundle.write(path, manifest, payloads, sign=job.config.sign)
+    return path
+
+
+def bundle_bytes_of(path: Path) -> Json:
+    return {"bundle_bytes": path.stat().st_size, "bundle_sha256": caching.sha256_file(path)}
+
+
+def _manifest(job: Job, imported: Imported, variants: Sequence[Variant], golden: list[Json]) -> Json:
+    from edgesdk._version import __version__
+
+    model = imported.model
+    source = model["source"]
+    return {
+        "schema": "edgesdk.bundle/1",
+        "name": job.name,
+        "version": job.config.version,
+        "task": model["task"],
+        "signature": model["signature"],
+        "preprocess": model["preprocess"],
+        "postprocess": _postprocess(model),
+        "labels": model["labels"],
+        "license": model["license"],
+        "variants": [_variant(v, job.config.target) for v in variants],
+        "golden": golden,
+        "history": _history(job, model, variants),
+        "tools": caching.library_versions(),
+        "source": {
+            "format": source["format"], "sha256": source["sha256"], "pickle": source["pickle"],
+            "git_commit": job.located.source.git_commit,
+        },
+        "created_by": f"edgesdk {__version__}",
+    }  # fmt: skip
+
+
+def _history(job: Job, model: Json, variants: Sequence[Variant]) -> list[Json]:
+    """How the model was made: what it brought along, then this run's import and lowerings."""
+    steps = [*model["history"], {"step": "import", "type": model["source"]["format"], "version": 1, "fields": {}}]
+    for v in variants:
+        fields = {"variant": v.lowered.id, "rung": v.lowered.rung}
+        steps.append({"step": "lower", "type": v.lowered.runtime, "version": 1, "fields": fields})
+    return steps
+
+
+def _postprocess(model: Json) -> Json | None:
+    """Class scores with labels are shown as labels; anything else stays raw."""
+    from edgesdk.artifacts import TensorSpec
+    from edgesdk.feeding import _class_output
+    from edgesdk.preprocess import Postprocess
+
+    scores = _class_output([TensorSpec.from_json(spec) for spec in model["signature"]["outputs"]])
+    if scores is None or (not model["labels"] and model["task"] not in ("classification", "image-classification")):
+        return None
+    return Postprocess(kind="classify").to_json()
+
+
+def _variant(variant: Variant, target: str) -> Json:
+    low, ver = variant.lowered, variant.verification
+    allowed = _allowed(variant)
+    return {
+        "id": low.id, "runtime": low.runtime, "runtime_version": {"min": low.min_runtime or None, "max": None},
+        "backend": low.backend, "quantization": low.quantization, "abis": list(targets.find(target).abis),
+        "file": variant.file, "extra_files": [p.name for p in low.extra_files],
+        "delegated_fraction": low.delegated_fraction, "rung": low.rung, "verified": ver.verified,
+        "fidelity": {
+            "outputs": [o.to_json() for o in ver.outputs], "tolerance": allowed, "samples": ver.samples,
+            "shapes": list(ver.shapes), "engine": ver.engine, "why": ver.why,
+        },
+        "tolerances": allowed, "planned_bytes": low.planned_bytes,
+    }  # fmt: skip
+
+
+def _allowed(variant: Variant) -> dict[str, float]:
+    """Largest absolute error that each output may have on the golden vectors: what verification allowed."""
+    relative = TOLERANCES[variant.lowered.quantization].relative
+    return {o.name: max(ABSOLUTE_FLOOR, relative * o.max_abs_reference) for o in variant.verification.outputs}
+
+
+def _golden(
+    cases: Sequence[Case], reference: Sequence[Sequence[Feed]], variants: Sequence[Variant]
+) -> tuple[list[Json], dict[str, Path | bytes]]:
+    """The manifest's ``golden`` and its payloads: the first case of each kind of size, while they stay small."""
+    entries: list[Json] = []
+    payloads: dict[str, Path | bytes] = {}
+    seen: set[str] = set()
+    total = 0
+    for case, answers in zip(cases, reference, strict=True):
+        size = sum(a.nbytes for feed in (*case.feeds, *answers) for a in feed.values())
+        if case.label in seen or (seen and total + size > MAX_GOLDEN_BYTES):
+            continue
+        sequence = len(seen)
+        seen.add(case.label)
+        total += size
+        for step, (feed, answer) in enumerate(zip(case.feeds, answers, strict=True)):
+            id_ = f"{case.label}-{step}"
+            parts = {"inputs": _tensors(id_, "in", feed, payloads), "outputs": _tensors(id_, "out", answer, payloads)}
+            entries.append({"id": id_, "sequence": sequence, "step": step, **parts})
+    return entries, payloads
+
+
+def _tensors(id_: str, side: str, arrays: Mapping[str, np.ndarray], payloads: dict[str, Path | bytes]) -> list[Json]:
+    found = []
+    for index, (name, array) in enumerate(arrays.items()):
+        file = f"golden/{id_}.{side}{index}.bin"
+        little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+        payloads[file] = little.tobytes()
+        found.append({"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "file": file})
+    return found

@@ -1,0 +1,304 @@
+"""From a located model to verified files: import, then each variant lowered and checked, side by side in workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from edgesdk import cache as caching
+from edgesdk._jobs import LOWERED, VERIFICATION
+from edgesdk.artifacts import Lowered, Rung, Signature, Verification, Warn
+from edgesdk.errors import EdgeError, GateError, UnsupportedError, from_json
+from edgesdk.planning import VariantPlan
+from edgesdk.runtimes import find
+from edgesdk.workers import Pool, WorkerCrashed
+
+if TYPE_CHECKING:
+    from edgesdk.recipe import PackageConfig
+
+Json = dict[str, Any]
+_LOWER_RUNG: Mapping[Rung, Rung] = {"full": "partial", "partial": "portable"}
+_WORKER_BASE_BYTES = 1_500_000_000
+"""Memory of a worker that has torch, executorch and a small model loaded (measured: 1.1 to 1.4 GB)."""
+
+
+class Progress(Protocol):
+    """What the pipeline tells whoever watches; the command line draws it, Python callers may ignore it."""
+
+    def stage(self, name: str) -> None: ...
+    def update(self, text: str, fraction: float | None = None) -> None: ...
+    def note(self, text: str) -> None: ...
+    def warn(self, text: str) -> None: ...
+    def done(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What the import job said about the model; the model itself stays in the worker and on disk."""
+
+    model: Json
+    fingerprint: str
+    has: Mapping[str, bool]
+    no_program: EdgeError | None
+    parameters: int | None
+    macs: int | None
+    weight_bytes: int
+    warnings: tuple[Warn, ...]
+
+    @property
+    def signature(self) -> Signature:
+        return Signature.from_json(self.model["signature"])
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A lowered and verified file, still in the work folder."""
+
+    lowered: Lowered
+    verification: Verification
+    file: str
+    sha256: str
+    warnings: tuple[Warn, ...] = ()
+
+
+@dataclass
+class Builder:
+    """The state of one run: its workers, its folder, and what was imported."""
+
+    config: PackageConfig
+    import_args: Json
+    folder: Path
+    cache: caching.Cache
+    progress: Progress
+    pool: Pool
+    timings: dict[str, float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _saved: bool = False
+
+    def import_model(self, plans: Sequence[VariantPlan]) -> Imported:
+        """Run the import in worker 0, which keeps the model for the first lowering."""
+        self._saved = len(plans) > 1
+        args = {**self.import_args, "folder": str(self.folder), "save": self._saved}
+        try:
+            result = self.pool.submit("edgesdk._jobs:import_model", args, self.progress.update, on=0).result()[1]
+        except WorkerCrashed as crash:
+            raise _import_crashed(self.config.model, crash) from crash
+        warnings = tuple(Warn(**w) for w in (*result["model"]["warnings"], *result["warnings"]))
+        (self.folder / "model.json").write_text(json.dumps(result["model"]))
+        return Imported(
+            model=result["model"], fingerprint=result["fingerprint"], has=result["has"],
+            no_program=from_json(result["no_program"]) if result["no_program"] else None,
+            parameters=result["parameters"], macs=result["macs"], weight_bytes=result["weight_bytes"], warnings=warnings,
+        )  # fmt: skip
+
+    def variants(self, plans: Sequence[VariantPlan], imported: Imported) -> list[Variant]:
+        """Make all variants, several at a time; the first failure ends the run."""
+        with ThreadPoolExecutor(max_workers=max(1, len(plans))) as threads:
+            jobs = [threads.submit(self._variant, plan, imported) for plan in plans]
+            try:
+                done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
+                for job in done:
+                    job.result()
+            except BaseException:  # Ctrl-C too: the other variants' threads end only when their workers do
+                self.pool.stop()
+                raise
+            return [job.result() for job in jobs]
+
+    def _variant(self, plan: VariantPlan, imported: Imported) -> Variant:
+        """One variant; with alternatives (``auto``), the first runtime that takes the model."""
+        tried: list[str] = []
+        for one in (plan, *plan.alternatives):
+            try:
+                made = self._cached(one, imported)
+            except (UnsupportedError, GateError) as error:
+                if not plan.alternatives:
+                    raise
+                tried.append(f"{one.runtime}: {error.message} {error.why}")
+                continue
+            passed_over = Warn("runtime_passed_over", " ".join(tried))
+            return replace(made, warnings=(*made.warnings, passed_over)) if tried else made
+        raise UnsupportedError(
+            "no_runtime", "No runtime takes this model.", why=" ".join(tried),
+            fix="Name one with --runtime to see its full message.",
+        )  # fmt: skip
+
+    def _cached(self, plan: VariantPlan, imported: Imported) -> Variant:
+        self._check_form(plan, imported)
+        key = caching.key("variant", imported.fingerprint, plan.id, lower_config(self.config, plan), self.config.seed)
+        file = plan.id + plan.suffix(self.config)
+        entry = self.cache.get(key)
+        if entry:
+            lowered = LOWERED.validate_python(entry.document["lowered"])
+            paths = {name: self._place(path, name) for name, path in entry.files.items()}
+            extra = tuple(paths[p.name] for p in lowered.extra_files)
+            lowered = replace(lowered, path=paths[file], extra_files=extra)
+            verification = VERIFICATION.validate_python(entry.document["verification"])
+        else:
+            lowered, verification = self._descend(plan, imported, self.folder / plan.id / file)
+            self._keep(key, lowered, verification)
+        return Variant(lowered, verification, file, caching.sha256_file(lowered.path), lowered.warnings)
+
+    def _place(self, cached: Path, name: str) -> Path:
+        """A cached file under a name in the work folder: the cache may be cleaned by another process meanwhile."""
+        target = self.folder / "cached" / name
+        target.parent.mkdir(exist_ok=True)
+        try:
+            os.link(cached, target)
+        except OSError:
+            target.write_bytes(cached.read_bytes())
+        return target
+
+    def _keep(self, key: str, lowered: Lowered, verification: Verification) -> None:
+        document = {
+            "lowered": LOWERED.dump_python(lowered, mode="json"),
+            "verification": VERIFICATION.dump_python(verification, mode="json"),
+        }
+        self.cache.put(key, document, {p.name: p for p in (lowered.path, *lowered.extra_files)})
+
+    def _check_form(self, plan: VariantPlan, imported: Imported) -> None:
+        """Refuse early when this runtime needs a form of the model that could not be made."""
+        own = {"torchscript": "script", "onnx": "onnx"}.get(plan.runtime)
+        if imported.has["program"] or (own and imported.has[own]) or plan.runtime == "null":
+            return
+        raise imported.no_program or UnsupportedError(
+            "no_program", f"The {plan.runtime} runtime can't take this model.",
+            why="It could not be turned into an exported program.", fix="Export it with torch.export and package the .pt2.",
+        )  # fmt: skip
+
+    def _descend(self, plan: VariantPlan, imported: Imported, out: Path) -> tuple[Lowered, Verification]:
+        """Lower and verify, one rung lower each time the file crashes or answers wrongly."""
+        rung: Rung | None = "full"
+        slips: list[Warn] = []
+        while True:
+            failure: EdgeError
+            try:
+                lowered, where = self._lower(plan, rung or "portable", out)
+                verification = self._verify(plan, imported, lowered, where)
+                if verification.verified in (True, "not_run"):
+                    return replace(lowered, warnings=(*lowered.warnings, *slips)), verification
+                failure = _unfaithful(plan, lowered, verification)
+                rung = _LOWER_RUNG.get(lowered.rung)
+            except WorkerCrashed as crash:
+                failure = _crashed(plan, crash)
+                rung = _LOWER_RUNG.get(rung or "portable")
+            if rung is None or plan.runtime != "executorch" or plan.backend not in find(plan.runtime).runs_here:
+                raise failure
+            slips.append(Warn("rung_lowered", f"{plan.id}: {failure.message} Lowered again as '{rung}'."))
+
+    def _lower(self, plan: VariantPlan, rung: Rung, out: Path) -> tuple[Lowered, int]:
+        out.parent.mkdir(exist_ok=True)
+        args = {
+            "folder": str(self.folder), "runtime": plan.runtime, "out": str(out),
+            "config": {**lower_config(self.config, plan), "rung": rung},
+        }  # fmt: skip
+        on = None if self._saved else 0
+        with _timed(self, "lower"):
+            try:
+                index, result = self._submit("lower", args, on=on).result()
+            except WorkerCrashed:
+                self._save_again()
+                raise
+        return LOWERED.validate_python(result), index
+
+    def _save_again(self) -> None:
+        """The worker that held the model is gone: import once more, to a file this time."""
+        with self._lock:
+            if not self._saved:
+                args = {**self.import_args, "folder": str(self.folder), "save": True}
+                self._submit("import_model", args).result()
+                self._saved = True
+
+    def _verify(self, plan: VariantPlan, imported: Imported, lowered: Lowered, lowered_by: int) -> Verification:
+        runtime = find(plan.runtime)
+        if plan.backend is not None and plan.backend not in runtime.runs_here:
+            return Verification(
+                verified="not_run", why=f"The {plan.backend} back end doesn't run on this machine; check on the device."
+            )
+        args = {
+            "folder": str(self.folder), "runtime": plan.runtime, "file": str(lowered.path),
+            "quantization": plan.quantization, "signature": imported.signature.to_json(),
+        }  # fmt: skip
+        with _timed(self, "verify"):
+            return VERIFICATION.validate_python(self._submit("verify", args, not_on=lowered_by).result()[1])
+
+    def _submit(self, job: str, args: Json, **where: int | None) -> Future[tuple[int, Json]]:
+        return self.pool.submit(f"edgesdk._jobs:{job}", args, self.progress.update, **where)
+
+
+def lower_config(config: PackageConfig, plan: VariantPlan) -> Json:
+    """The part of the configuration that shapes a lowered file: :class:`LowerConfig` without its rung."""
+    onnx = {"opset": config.opset, "ort_format": config.ort_format, "external_data_bytes": config.external_data_bytes}
+    return {
+        "backend": plan.backend,
+        "quantization": plan.quantization,
+        **(onnx if plan.runtime == "onnx" else {}),
+        **({"bytecode": config.bytecode} if plan.runtime == "torchscript" else {}),
+    }
+
+
+def pool_size(jobs: int | None, variants: int, weight_bytes: int) -> int:
+    """Workers to start: one for each variant and one that checks, as far as cores and memory go; at least two.
+
+    A worker that lowers needs about 1.5 GB and three times the weights. Two are needed in any case, since what one
+    process lowered another one checks; the second then only runs the small native engine.
+    """
+    import psutil
+
+    fit = int(psutil.virtual_memory().available // (_WORKER_BASE_BYTES + 3 * weight_bytes))
+    cores = os.cpu_count() or 1
+    return max(2, min(variants, jobs or cores, fit))
+
+
+class _timed:
+    """Adds the wall time of a block to a step; parallel variants count the longest."""
+
+    def __init__(self, builder: Builder, step: str) -> None:
+        self._builder, self._step = builder, step
+
+    def __enter__(self) -> None:
+        import time
+
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        import time
+
+        with self._builder._lock:
+            took = time.perf_counter() - self._begin
+            self._builder.timings[self._step] = max(took, self._builder.timings.get(self._step, 0.0))
+
+
+def _unfaithful(plan: VariantPlan, lowered: Lowered, verification: Verification) -> EdgeError:
+    return GateError(
+        "not_faithful", f"{plan.id} answers differently from the original: {verification.why}.",
+        why="An operator of the runtime computes something else, or the precision doesn't suffice.",
+        fix="Try another --runtime or --backend portable, or report the model; nothing was written.",
+        details={"id": plan.id, "rung": lowered.rung, "outputs": [o.to_json() for o in verification.outputs]},
+    )  # fmt: skip
+
+
+def _crashed(plan: VariantPlan, crash: WorkerCrashed) -> EdgeError:
+    if crash.signal == "SIGKILL":
+        why = "The system ended it, most likely because memory ran out."
+        fix = "Close other programs, use --jobs 1, or choose smaller dynamic ranges."
+    else:
+        why = f"The native code of {plan.runtime} ended with {crash.signal or 'an error'}."
+        fix = "Try another --runtime or --backend portable, and report the model."
+    return UnsupportedError(
+        "runtime_crashed", f"{plan.id}: {crash}.", why=why, fix=fix, details={"log": crash.log[-2000:]}
+    )  # fmt: skip
+
+
+def _import_crashed(model: str, crash: WorkerCrashed) -> EdgeError:
+    why = "Memory ran out." if crash.signal == "SIGKILL" else "The model's code or a native library crashed."
+    return UnsupportedError(
+        "import_crashed", f"Importing {model} failed: {crash}.", why=why,
+        fix="Check that the model runs in plain PyTorch on this machine.", details={"log": crash.log[-2000:]},
+    )  # fmt: skip
+

@@ -1,0 +1,174 @@
+"""The output folder: checked first, written beside its place, put there by one rename."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from edgesdk._worker import disk_error
+from edgesdk.errors import InputError, UsageError
+
+_TEMPORARY = ".edgesdk-{name}-{pid}"
+
+
+def relative(path: Path) -> str:
+    """A path as JSON shows it: relative to the working directory when below it, else absolute."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def check_output(folder: Path, *, force: bool) -> None:
+    """Refuse a folder that isn't ours, before any work.
+
+    Raises:
+        UsageError: it exists, and neither edgesdk wrote it nor ``force`` is given; or a parent is no folder.
+    """
+    for parent in folder.parents:
+        if parent.exists() and not parent.is_dir():
+            raise UsageError(
+                "output_not_a_folder", f"{folder} can't be made: {parent} is a file.",
+                why="The path after -o leads through a file.", fix="Choose another folder with -o.",
+            )  # fmt: skip
+    if not (folder.exists() or folder.is_symlink()) or force or _is_ours(folder):
+        return
+    kind = "folder with other things in it" if folder.is_dir() else "file"
+    raise UsageError(
+        "output_exists", f"{folder} is a {kind}; edgesdk did not write it.",
+        why="The output folder is replaced as a whole, so only an earlier package may stand there.",
+        fix="Choose another place with -o, or replace it with --force.",
+    )  # fmt: skip
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether the folder is empty or holds an earlier package."""
+    if not folder.is_dir():
+        return False
+    if not any(folder.iterdir()):
+        return True
+    try:
+        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(report, dict) and report.get("schema") == "edgesdk.package/1"
+
+
+def emit(document: Mapping[str, Any], bundle: Path, folder: Path, *, force: bool) -> None:
+    """Write bundle, reports and the platform's project, then put the folder in its place at once.
+
+    Raises:
+        InputError: the disk is full or may not be written; nothing is left behind.
+    """
+    try:
+        with _parents(folder), _exclusive(folder), _temporary(folder) as work:
+            _write(document, bundle, work)
+            check_output(folder, force=force)
+            _replace(work, folder)
+    except OSError as error:
+        raise disk_error(error) or _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> InputError:
+    return InputError(
+        "output_unwritable", f"{folder} can't be written: {error.strerror or error}.",
+        why="The file system refuses it; the name may be too long or hold characters it can't store.",
+        fix="Choose another place with -o or another --name.",
+    )  # fmt: skip
+
+
+def _write(document: Mapping[str, Any], bundle: Path, work: Path) -> None:
+    from edgesdk import report, targets
+    from edgesdk.bundle import EdgeBundle
+
+    placed = work / f"{document['name']}.edge"
+    shutil.copyfile(bundle, placed)
+    shown = {**document, "output": ".", "bundle": placed.name}
+    for name in ("report.json", "report.html"):
+        report.write(shown, work / name)
+    emission = targets.Emission(
+        name=document["name"], version=document["version"], license=document["license"], bundle=placed, document=shown,
+        manifest=EdgeBundle.open(placed, check="layout").manifest.to_json(),
+    )  # fmt: skip
+    targets.find(document["target"]).emit(emission, work)
+
+
+@contextlib.contextmanager
+def _parents(folder: Path) -> Iterator[None]:
+    """Make the parent folders; take back those that were made when the work fails."""
+    made = [p for p in folder.parents if not p.exists()]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for parent in made:
+            with contextlib.suppress(OSError):
+                parent.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def _temporary(folder: Path) -> Iterator[Path]:
+    """A folder beside the target, gone if the block fails; those of killed processes are removed now."""
+    for left in folder.parent.glob(_TEMPORARY.format(name="*", pid="*")):
+        if not _runs(left.name.rsplit("-", 1)[-1].removesuffix(".old")):
+            shutil.rmtree(left, ignore_errors=True)
+    work = folder.parent / _TEMPORARY.format(name=folder.name[:80], pid=os.getpid())
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _runs(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Two runs that write the same folder take turns; the lock lies in the cache, not beside the output."""
+    import hashlib
+
+    from filelock import FileLock
+
+    from edgesdk import cache
+
+    try:
+        locks = cache.root() / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(locks / f"output-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.lock")
+    except OSError:  # no place for a lock: the rename below still keeps each result whole
+        yield
+        return
+    with lock:
+        yield
+
+
+def _replace(work: Path, folder: Path) -> None:
+    """Put the finished folder in place of an older one; the older one is only removed afterwards."""
+    old = work.with_name(work.name + ".old")
+    if folder.exists() or folder.is_symlink():
+        os.rename(folder, old)
+    try:
+        os.rename(work, folder)
+    except OSError:
+        if old.exists():
+            os.rename(old, folder)
+        raise
+    if old.is_dir() and not old.is_symlink():
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        old.unlink(missing_ok=True)

@@ -1,0 +1,256 @@
+"""The whole run: import → lower → verify → bundle → emit, with every step's result cached by content."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgesdk import cache as caching
+from edgesdk import targets
+from edgesdk.artifacts import Package, VariantResult, Warn
+from edgesdk.assembly import bundle_bytes_of, write_bundle
+from edgesdk.building import Builder, Imported, Progress, Variant, pool_size
+from edgesdk.feeding import read_labels
+from edgesdk.importing import ImportOptions, Located, locate
+from edgesdk.output import check_output, emit, relative
+from edgesdk.planning import VariantPlan, as_json, plan_variants
+from edgesdk.recipe import PackageConfig
+from edgesdk.workers import Pool
+
+Json = dict[str, Any]
+_WARM = {
+    "executorch": ["torch", "executorch.extension.pybindings._portable_lib"],
+    "onnx": ["torch", "torch.onnx", "onnxruntime"],
+    "torchscript": ["torch"],
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, worked out before anything heavy starts."""
+
+    config: PackageConfig
+    located: Located
+    plans: tuple[VariantPlan, ...]
+    name: str
+    labels: tuple[str, ...] | None
+    key: str | None
+    """Content address of the whole result; None when the import runs user code, which can read anything."""
+
+
+def run(config: PackageConfig, progress: Progress) -> Package:
+    """Make the package that ``config`` asks for.
+
+    Raises:
+        EdgeError: see ``edgesdk.errors``; nothing is left behind then.
+    """
+    begin = time.perf_counter()
+    job = prepare(config)
+    folder = config.folder(job.name).absolute()
+    cache = caching.Cache(enabled=not config.no_cache)
+    with cache.work_folder() as work, cache.lock(job.key or "none-" + job.name):
+        document, bundle = _cached(job, cache, work) or _build(job, cache, work, progress)
+        progress.stage("writing the package")
+        emit(document, bundle, folder, force=config.force)
+    progress.done()
+    return _package(document, folder, cache, time.perf_counter() - begin)
+
+
+def plan(config: PackageConfig) -> Json:
+    """What :func:`run` would do, as ``edgesdk.plan/1``; nothing is written.
+
+    Raises:
+        EdgeError: whatever can be refused before the model is read.
+    """
+    job = prepare(config)
+    cached = job.key is not None and not config.no_cache and caching.Cache().get(job.key) is not None
+    return as_json(config, job.plans, job.name, job.located.kind, cached)
+
+
+def prepare(config: PackageConfig) -> Job:
+    """Check everything that can be checked without torch: model, key, labels, output folder, combinations."""
+    target = targets.find(config.target)
+    plans = plan_variants(config, target)
+    located = locate(config.model, _options(config))
+    name = config.name or located.source.name
+    labels = read_labels(config.labels) if config.labels else None
+    key_id = _key_id(config.sign)
+    check_output(config.folder(name).absolute(), force=config.force)
+    return Job(config, located, plans, name, labels, _key(config, located, labels, key_id))
+
+
+def _options(config: PackageConfig) -> ImportOptions:
+    image = config.preprocess.image if config.preprocess else None
+    return ImportOptions(
+        inputs=config.inputs, arch=config.arch, trust_pickle=config.trust_pickle, image=(image, image) if image else None
+    )
+
+
+def _key_id(path: Path | None) -> str | None:
+    """Fingerprint of the signing key's public half; a key that can't be used is refused before any work."""
+    if path is None:
+        return None
+    from edgesdk.bundle import signing
+
+    return signing.load_private(path).public.id
+
+
+def _key(config: PackageConfig, located: Located, labels: Sequence[str] | None, key_id: str | None) -> str | None:
+    if located.files is None:
+        return None
+    files = [(path.name, caching.sha256_file(path)) for path in located.files]
+    asked = config.model_dump(mode="json", exclude={"output", "root", "force", "no_cache", "jobs", "labels", "sign"})
+    asked["inputs"] = [str(spec) for spec in config.inputs]
+    return caching.key("package", files, located.source.git_commit, asked, labels, key_id)
+
+
+def _cached(job: Job, cache: caching.Cache, work: Path) -> tuple[Json, Path] | None:
+    entry = cache.get(job.key, count=len(job.plans)) if job.key else None
+    if entry is None:
+        if job.key:
+            cache.misses = 0  # counted once, by the variants themselves
+        return None
+    return dict(entry.document), entry.files["bundle.edge"]
+
+
+def _build(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tuple[Json, Path]:
+    """Import, lower, verify and bundle; the finished bundle is in ``work``."""
+    config = job.config
+    size = pool_size(config.jobs, len(job.plans), _weights(job.located))
+    with Pool(size, work) as pool:
+        builder = Builder(config, _import_args(job), work, cache, progress, pool)
+        for index in range(1, size):
+            pool.warm("edgesdk._jobs:warm", {"modules": _warm_modules(job.plans[index % len(job.plans)])}, index)
+        progress.stage("importing")
+        with _clock(builder.timings, "import"):
+            imported = builder.import_model(job.plans)
+        progress.stage("lowering and verifying")
+        variants = builder.variants(job.plans, imported)
+        progress.stage("bundling")
+        with _clock(builder.timings, "bundle"):
+            bundle = write_bundle(job, imported, variants, work)
+            runnable = [v.lowered.id for v in variants if v.verification.verified is True]
+            args = {"bundle": str(bundle), "variants": runnable}
+            pool.submit("edgesdk._jobs:check_bundle", args, progress.update, not_on=0).result()
+    document = _document(job, imported, variants, bundle, builder.timings)
+    if job.key:
+        cache.put(job.key, document, {"bundle.edge": bundle})
+    return document, bundle
+
+
+def _weights(located: Located) -> int:
+    """Bytes of the source, as an estimate of its weights before it is read."""
+    return sum(path.stat().st_size for path in located.files or (located.path,) if path and path.is_file())
+
+
+def _warm_modules(plan: VariantPlan) -> list[str]:
+    return _WARM.get(plan.runtime, [])
+
+
+def _import_args(job: Job) -> Json:
+    config = job.config
+    return {
+        "model": config.model,
+        "inputs": [spec.to_json() for spec in config.inputs],
+        "arch": config.arch,
+        "trust_pickle": config.trust_pickle,
+        "image": [config.preprocess.image] * 2 if config.preprocess and config.preprocess.image else None,
+        "preprocess": config.preprocess.model_dump() if config.preprocess else None,
+        "labels": job.labels,
+        "license": config.license,
+        "seed": config.seed,
+    }
+
+
+class _clock:
+    """Wall time of a block, under a step's name."""
+
+    def __init__(self, timings: dict[str, float], step: str) -> None:
+        self._timings, self._step = timings, step
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._timings[self._step] = time.perf_counter() - self._begin
+
+
+def _document(
+    job: Job, imported: Imported, variants: Sequence[Variant], bundle: Path, timings: Mapping[str, float]
+) -> Json:
+    """The ``edgesdk.package/1`` object with the report's fields; paths and this run's timings come later."""
+    target = targets.find(job.config.target)
+    shown = [
+        VariantResult(
+            v.lowered, v.verification, v.file, v.lowered.path.stat().st_size, v.sha256, v.lowered.rung, target.abis
+        )
+        for v in variants
+    ]
+    return {
+        "schema": "edgesdk.package/1",
+        "name": job.name,
+        "version": job.config.version,
+        "target": job.config.target,
+        "output": None,
+        "bundle": None,
+        **bundle_bytes_of(bundle),
+        "variants": [v.to_json() for v in shown],
+        "timings_s": {step: round(timings.get(step, 0.0), 3) for step in ("import", "lower", "verify", "bundle", "total")},
+        "cache": {"hits": 0, "misses": 0},
+        "warnings": [w.to_json() for w in _warnings(job, imported, variants)],
+        "source": {**imported.model["source"], "git_commit": job.located.source.git_commit},
+        "signature": imported.model["signature"],
+        "preprocess": imported.model["preprocess"],
+        "labels": len(imported.model["labels"] or ()),
+        "license": imported.model["license"],
+        "history": imported.model["history"],
+        "parameters": imported.parameters,
+        "macs": imported.macs,
+        "original_bytes": imported.weight_bytes,
+        "signed": job.config.sign is not None,
+        "tools": {"edgesdk": _version(), **caching.library_versions()},
+    }
+
+
+def _version() -> str:
+    from edgesdk._version import __version__
+
+    return __version__
+
+
+def _warnings(job: Job, imported: Imported, variants: Sequence[Variant]) -> list[Warn]:
+    found = [*imported.warnings, *(w for v in variants for w in v.warnings)]
+    found += [
+        Warn("not_verified", f"{v.lowered.id}: {v.verification.why}") for v in variants if v.verification.verified == "not_run"
+    ]
+    if not any("int8" in v.lowered.quantization for v in variants):
+        found.append(_int8_hint(imported))
+    return list(dict.fromkeys(found))
+
+
+def _int8_hint(imported: Imported) -> Warn:
+    saved = f" and would save about {imported.weight_bytes * 0.75 / 2**20:.1f} MiB" if imported.weight_bytes else ""
+    return Warn(
+        "int8_hint",
+        "The weights stay float: int8 needs --quantize static-int8 with --calibration (100 to 500 typical inputs)"
+        f"{saved}, three quarters of the weights' size.",
+    )
+
+
+def _package(document: Json, folder: Path, cache: caching.Cache, total: float) -> Package:
+    """The document of this run: paths as seen from here, this run's total, and what the cache did."""
+    bundle = folder / f"{document['name']}.edge"
+    timings = document["timings_s"] if cache.misses else {step: 0.0 for step in document["timings_s"]}
+    shown = {
+        **document,
+        "output": relative(folder),
+        "bundle": relative(bundle),
+        "timings_s": {**timings, "total": round(total, 3)},
+        "cache": {"hits": cache.hits, "misses": cache.misses},
+    }
+    return Package(document["name"], document["version"], document["target"], folder, bundle, shown)
+
+
