@@ -108,14 +108,14 @@ def _segment(values: np.ndarray, layout: str) -> np.ndarray:
     if values.ndim != 3:
         raise _shape_error(values, "one map per class, [1, C, H, W]")
     planes = values if layout == "nchw" else np.moveaxis(values, -1, 0)
-    chosen = planes[0] > 0 if len(planes) == 1 else planes.argmax(axis=0)
-    return chosen.astype(np.int32)
+    chosen: np.ndarray = planes[0] > 0 if len(planes) == 1 else planes.argmax(axis=0)
+    return np.asarray(chosen, np.int32)
 
 
 def _embed(values: np.ndarray) -> np.ndarray:
     x = values.astype(np.float64)
     length = np.sqrt((x * x).sum(axis=-1, keepdims=True))
-    return (x / np.maximum(length, 1e-12)).astype(np.float32)
+    return np.asarray(x / np.maximum(length, 1e-12), np.float32)
 
 
 def _corners(boxes: np.ndarray, form: str) -> np.ndarray:
@@ -137,7 +137,9 @@ def _candidates(post: Postprocess, outputs: Mapping[str, np.ndarray]) -> tuple[n
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise _shape_error(boxes, "boxes [N, 4]")
     count = len(boxes)
-    table = scores.reshape(count, -1) if count and scores.size % count == 0 else scores.reshape(count, -1 if count else 1)
+    table = (
+        scores.reshape(count, -1) if count and scores.size % count == 0 else scores.reshape(count, -1 if count else 1)
+    )
     found = activate(table, post.activation)
     numbers = np.broadcast_to(np.arange(found.shape[1]), found.shape)
     if classes is not None:
@@ -155,7 +157,13 @@ def _boxes(post: Postprocess, outputs: Mapping[str, np.ndarray], labels: Sequenc
     from edgesdk.preprocess.postprocess import Box
 
     boxes, scores, numbers = _candidates(post, outputs)
-    groups = [np.arange(len(boxes))] if post.class_agnostic else [np.nonzero(numbers == n)[0] for n in np.unique(numbers)]
+    groups = (
+        [np.arange(len(boxes))] if post.class_agnostic else [np.nonzero(numbers == n)[0] for n in np.unique(numbers)]
+    )
     kept = np.array(sorted(int(g[i]) for g in groups for i in nms(boxes[g], scores[g], post.iou)), dtype=np.int64)
     best = kept[np.argsort(-scores[kept], kind="stable")][: post.max_boxes]
-    return [Box(*map(float, boxes[i]), _label(labels, int(numbers[i]), scores[i])) for i in best]
+    found = []
+    for i in best:
+        x0, y0, x1, y1 = map(float, boxes[i])
+        found.append(Box(x0, y0, x1, y1, _label(labels, int(numbers[i]), scores[i])))
+    return found

@@ -164,7 +164,8 @@ def _floats(samples: np.ndarray) -> np.ndarray:
 
     if samples.ndim not in (1, 2) or not (samples.dtype == np.int16 or samples.dtype.kind == "f"):
         raise _bad(
-            f"is an array {samples.dtype}{list(samples.shape)}", "Sounds are float or int16 arrays [n] or [n, channels]."
+            f"is an array {samples.dtype}{list(samples.shape)}",
+            "Sounds are float or int16 arrays [n] or [n, channels].",
         )
     values = samples.astype(np.float64) / (2**15 if samples.dtype == np.int16 else 1)
     return values if values.ndim == 1 else values.mean(axis=1)

@@ -222,7 +222,7 @@ class ImageSpec(PreprocessSpec):
     @staticmethod
     def read(document: Mapping[str, Any]) -> ImageSpec:
         """See :meth:`PreprocessSpec.from_json`, which translates the errors."""
-        rest = {key: value for key, value in document.items() if key not in ("kind", "version")}
+        rest: dict[str, Any] = {key: value for key, value in document.items() if key not in ("kind", "version")}
         if document["version"] != 1:
             raise UnsupportedError(
                 "preprocess_unsupported", f"The image preprocessing has version {document['version']}; 1 is known.",
@@ -234,8 +234,12 @@ class ImageSpec(PreprocessSpec):
                 raise ValueError(f"The field '{key}' is unknown. {nearest(key, known)}")
         for key, part in (("resize", Resize), ("crop", Crop)):
             if rest[key] is not None:
-                rest[key] = part(**{k: tuple(v) if isinstance(v, list) else v for k, v in rest[key].items()})
-        return ImageSpec(**{k: tuple(v) if isinstance(v, list) else v for k, v in rest.items()})
+                rest[key] = part(**_tuples(rest[key]))
+        return ImageSpec(**_tuples(rest))
+
+
+def _tuples(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in document.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -263,7 +267,10 @@ def one_of(name: str, value: str, literal: Any) -> None:
     known = get_args(literal)
     if value not in known:
         raise UsageError(
-            "bad_preprocess", f"{name} can't be {value!r}.", why=nearest(str(value), known), fix=f"Write one of them for {name}."
+            "bad_preprocess",
+            f"{name} can't be {value!r}.",
+            why=nearest(str(value), known),
+            fix=f"Write one of them for {name}.",
         )
 
 
