@@ -1,0 +1,397 @@
+"""Write and open ``.edge`` files. The format is specified in the docstring of :mod:`edgesdk.bundle`."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import secrets
+import stat
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Literal
+
+from edgesdk.bundle import _errors, _rules, _zip, signing
+from edgesdk.bundle.manifest import MANIFEST, MAX_MANIFEST, SIGNATURE, FilePart, Manifest, parse
+from edgesdk.errors import InputError, IntegrityError, UsageError, nearest
+
+if TYPE_CHECKING:
+    from edgesdk.session import Session
+
+Check = Literal["layout", "all"]
+SignatureState = Literal["valid", "absent", "invalid", "untrusted"]
+_CHUNK = 1 << 20
+
+
+def write(path: Path, manifest: Manifest, payloads: Mapping[str, Path | bytes], *, sign: Path | None = None) -> None:
+    """Write a bundle: the same arguments give the same bytes.
+
+    ``manifest.files`` and the variants' ``sha256`` and ``size`` are filled in from the payloads. Files are streamed and
+    read once; the bundle appears under ``path`` whole or not at all.
+
+    Args:
+        payloads: every entry but ``manifest.json`` and ``signature.json``, as bytes or the file that holds them.
+        sign: private key of ``edgesdk keys new``; None leaves the bundle unsigned.
+
+    Raises:
+        InputError: the manifest breaks a rule of the format, a payload or the key can't be read, the disk is full.
+    """
+    key = signing.load_private(sign) if sign else None
+    sizes = {name: _size(payload) for name, payload in payloads.items()}
+    draft = _filled(manifest, {n: FilePart(name=n, size=s, sha256="0" * 64, crc32="0" * 8) for n, s in sizes.items()})
+    for problem in _rules.violations(draft):
+        raise _errors.invalid(path.name, problem)
+    length = len(_encoded(draft, path))
+    layout = _zip.place(_entries(draft, length, 0, (0, 0) if key else None))
+    if layout.size > _zip.MAX_BUNDLE:
+        raise _errors.invalid(path.name, f"the bundle would have {layout.size} bytes; the limit is {_zip.MAX_BUNDLE}")
+    temporary = _beside(path)
+    try:
+        with temporary.open("xb") as file:
+            _fill(file, draft, payloads, layout, key)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError as exc:
+        raise _errors.unwritable(path, exc) from exc
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _fill(
+    file: IO[bytes],
+    draft: Manifest,
+    payloads: Mapping[str, Path | bytes],
+    layout: _zip.Layout,
+    key: signing.PrivateKey | None,
+) -> None:
+    """Payloads first, each to its place; then the manifest, whose length is known but whose hashes were not."""
+    offsets = {p.entry.name: p.data for p in layout.placed}
+    table = {}
+    for part in draft.files:
+        file.seek(offsets[part.name])
+        table[part.name] = _copy(payloads[part.name], part, file)
+    data = _filled(draft, table).to_bytes()
+    signature = signing.sign(data, key) if key else None
+    crc = zlib.crc32(signature) if signature else 0
+    final = _zip.place(
+        _entries(_filled(draft, table), len(data), zlib.crc32(data), (len(signature), crc) if signature else None)
+    )
+    for offset, fixed, _ in final.fixed():
+        file.seek(offset)
+        file.write(fixed)
+    file.seek(offsets[MANIFEST])
+    file.write(data)
+    if signature:
+        file.seek(offsets[SIGNATURE])
+        file.write(signature)
+
+
+def _copy(payload: Path | bytes, part: FilePart, out: IO[bytes]) -> FilePart:
+    sha, crc, size = hashlib.sha256(), 0, 0
+    for chunk in _chunks(payload):
+        sha.update(chunk)
+        crc = zlib.crc32(chunk, crc)
+        size += len(chunk)
+        if size <= part.size:
+            out.write(chunk)
+    if size != part.size:
+        raise InputError(
+            "file_changed", f"{part.name} changed while it was being bundled.", why="Another program writes to it.",
+            fix="Run it again when the other program is done.",
+        )  # fmt: skip
+    return FilePart(name=part.name, size=size, sha256=sha.hexdigest(), crc32=f"{crc:08x}")
+
+
+def _chunks(payload: Path | bytes) -> Iterator[bytes]:
+    if isinstance(payload, bytes):
+        yield payload
+        return
+    try:
+        with payload.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+    except OSError as exc:
+        raise _unreadable(payload, exc) from exc
+
+
+def _size(payload: Path | bytes) -> int:
+    if isinstance(payload, bytes):
+        return len(payload)
+    try:
+        info = payload.stat()
+    except OSError as exc:
+        raise _unreadable(payload, exc) from exc
+    if not stat.S_ISREG(info.st_mode):
+        raise InputError(
+            "file_missing", f"{payload} is no file.", why="Only files go into a bundle.", fix="Check the path."
+        )
+    return info.st_size
+
+
+def _unreadable(path: Path, cause: OSError) -> InputError:
+    return InputError(
+        "file_missing",
+        f"{path} can't be read: {cause.strerror}.",
+        why="It is missing or not readable.",
+        fix="Check the path.",
+    )
+
+
+def _filled(manifest: Manifest, table: Mapping[str, FilePart]) -> Manifest:
+    """The manifest with its file table, and the variants' hashes taken from it."""
+    variants = tuple(
+        v.model_copy(update={"sha256": table[v.file].sha256, "size": table[v.file].size}) if v.file in table else v
+        for v in manifest.variants
+    )
+    return manifest.model_copy(update={"variants": variants, "files": tuple(table[n] for n in sorted(table))})
+
+
+def _encoded(manifest: Manifest, path: Path) -> bytes:
+    """The bytes, read back once: what a reader would refuse is never written."""
+    try:
+        data = manifest.to_bytes()
+    except ValueError as exc:
+        raise _errors.invalid(path.name, str(exc)) from exc
+    parse(data, path.name)
+    return data
+
+
+def _entries(manifest: Manifest, length: int, crc: int, signature: tuple[int, int] | None) -> list[_zip.Entry]:
+    """``manifest.json`` first, then everything else by name. ``signature`` is its size and CRC; size 0 means the usual."""
+    mapped = _rules.aligned(manifest)
+    rest = [
+        _zip.Entry(f.name, f.size, int(f.crc32, 16), _zip.PAGE if f.name in mapped else _zip.SMALL)
+        for f in manifest.files
+    ]
+    if signature:
+        rest.append(_zip.Entry(SIGNATURE, signature[0] or signing.SIGNATURE_SIZE, signature[1]))
+    return [_zip.Entry(MANIFEST, length, crc), *sorted(rest, key=lambda e: e.name)]
+
+
+def _beside(path: Path) -> Path:
+    """A name for unfinished work on the same file system, which a rename then makes appear at once."""
+    return path.with_name(f".{secrets.token_hex(8)}.part")
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class EdgeBundle:
+    """An open bundle. Entries are views into the mapped file: nothing is copied until it is asked for.
+
+    with EdgeBundle.open(Path("digits.edge")) as bundle:
+        print(bundle.manifest.name, bundle.signature)
+    """
+
+    def __init__(self, path: Path, data: mmap.mmap, manifest: Manifest, layout: _zip.Layout) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.signature: SignatureState = "absent"
+        self._data = data
+        self._placed = {p.entry.name: p for p in layout.placed}
+        self._key: signing.PublicKey | None = None
+
+    @staticmethod
+    def open(path: Path | str, *, key: Path | None = None, check: Check = "all") -> EdgeBundle:
+        """Open and check a bundle.
+
+        Args:
+            key: public key (``KEY.pub``) to pin: an unsigned bundle or one signed by another key is refused.
+            check: ``all`` hashes every entry; ``layout`` reads only manifest, headers and signature, for a first look.
+
+        Raises:
+            InputError: missing, damaged, of another kind, or breaking a rule or limit of the format.
+            IntegrityError: an entry's hash or the signature is wrong, or the signature is not by the pinned key.
+        """
+        path = Path(path)
+        pinned = signing.load_public(key) if key else None
+        data = _map(path)
+        raw = _first_entry(data, path)
+        manifest = parse(raw, path.name)
+        for problem in _rules.violations(manifest):
+            raise _errors.invalid(path.name, problem)
+        bundle = EdgeBundle(path, data, manifest, _checked_layout(data, path, manifest, raw))
+        bundle._check_signature(raw, pinned)
+        if check == "all":
+            bundle.check()
+        return bundle
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every entry, in file order."""
+        return tuple(self._placed)
+
+    @property
+    def signer(self) -> str | None:
+        """Id of the key that signed: SHA-256 of its 32 bytes."""
+        return self._key.id if self._key else None
+
+    @property
+    def sha256(self) -> str:
+        """Of the whole file."""
+        with memoryview(self._data) as view:
+            return hashlib.sha256(view).hexdigest()
+
+    def file(self, name: str) -> memoryview:
+        """The bytes of one entry, not copied; release it before closing the bundle.
+
+        Raises:
+            UsageError: there is no such entry.
+        """
+        if name not in self._placed:
+            raise UsageError(
+                "unknown_entry",
+                f"{self.path} has no entry '{name}'.",
+                why=nearest(name, self._placed),
+                fix="Ask for one of them.",
+            )
+        placed = self._placed[name]
+        return memoryview(self._data).toreadonly()[placed.data : placed.data + placed.entry.size]
+
+    def extract(self, name: str, to: Path) -> None:
+        """Copy one entry to a file, whole or not at all, and check its hash on the way.
+
+        Raises:
+            IntegrityError: the hash is wrong.
+            InputError: ``to`` can't be written.
+        """
+        with self.file(name) as view:
+            self._check_hash(name, view)
+            temporary = _beside(to)
+            try:
+                with temporary.open("xb") as file:
+                    file.write(view)
+                temporary.replace(to)
+            except OSError as exc:
+                raise _errors.unwritable(to, exc) from exc
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def check(self) -> None:
+        """Hash every entry.
+
+        Raises:
+            IntegrityError: one is not what the manifest says; the message names it.
+        """
+        for part in self.manifest.files:
+            with self.file(part.name) as view:
+                self._check_hash(part.name, view)
+
+    def session(self, variant: str | None = None, *, threads: int | None = None) -> Session:
+        """Load a variant; see :func:`edgesdk.load`. The session keeps nothing of this bundle open."""
+        from edgesdk.session import open_session
+
+        return open_session(self, variant, threads=threads)
+
+    def close(self) -> None:
+        """Unmap the file, unless views of it are still held: it is then unmapped with the last of them."""
+        try:
+            self._data.close()
+        except BufferError:
+            return
+
+    def __enter__(self) -> EdgeBundle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"EdgeBundle({self.path.name!r}, {len(self.manifest.variants)} variants, signature {self.signature})"
+
+    def _check_hash(self, name: str, view: memoryview) -> None:
+        part = next((f for f in self.manifest.files if f.name == name), None)
+        if part is None:
+            return
+        if hashlib.sha256(view).hexdigest() != part.sha256 or zlib.crc32(view) != int(part.crc32, 16):
+            raise _errors.mismatch(self.path, name)
+
+    def _check_signature(self, manifest: bytes, pinned: signing.PublicKey | None) -> None:
+        if SIGNATURE in self._placed:
+            with self.file(SIGNATURE) as view:
+                self._key = signing.read(bytes(view), manifest)
+            if self._key is None:
+                raise _refuse_signature(self.path, "invalid", "its signature does not fit its manifest")
+            self.signature = "valid"
+        if pinned and self._key is None:
+            raise _refuse_signature(self.path, "untrusted", "it is not signed, but a key is pinned")
+        if pinned and self._key != pinned:
+            raise _refuse_signature(self.path, "untrusted", "it is signed by another key than the pinned one")
+
+
+def _refuse_signature(path: Path, state: SignatureState, problem: str) -> IntegrityError:
+    return IntegrityError(
+        f"signature_{state}", f"{path} is not trusted: {problem}.",
+        why="It was changed after signing, or comes from somebody else.",
+        fix="Get it from its maker, or pass the maker's own KEY.pub with --key.", details={"signature": state},
+    )  # fmt: skip
+
+
+def _map(path: Path) -> mmap.mmap:
+    try:
+        info = path.stat()
+        if stat.S_ISDIR(info.st_mode):
+            raise _errors.missing(path, "is a folder")
+        if not stat.S_ISREG(info.st_mode):
+            raise _errors.missing(path, "is no ordinary file")
+        if info.st_size == 0:
+            raise _errors.corrupt(path, "it is empty")
+        if info.st_size > _zip.MAX_BUNDLE:
+            raise _errors.corrupt(path, f"it has {info.st_size} bytes; the limit is {_zip.MAX_BUNDLE}")
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError as exc:
+        raise _errors.missing(path, "does not exist") from exc
+    except (OSError, ValueError) as exc:
+        raise _errors.missing(path, f"can't be read ({getattr(exc, 'strerror', None) or exc})") from exc
+
+
+def _first_entry(data: mmap.mmap, path: Path) -> bytes:
+    """The manifest's bytes, found through the first local header alone."""
+    if data[:4] != _zip.LOCAL_MAGIC:
+        raise _errors.corrupt(path, "it does not begin like a ZIP")
+    if len(data) < _zip.LOCAL.size:
+        raise _errors.corrupt(path, "it is cut short")
+    *_, size, name_length, extra = _zip.LOCAL.unpack_from(data)
+    start = _zip.LOCAL.size + name_length
+    if data[_zip.LOCAL.size : start] != MANIFEST.encode():
+        raise _errors.corrupt(
+            path, f"its first entry is not {MANIFEST}", why="It is a ZIP of another kind, or was packed again."
+        )
+    if size > MAX_MANIFEST:
+        raise _errors.invalid(path.name, f"it has {size} bytes; the limit is {MAX_MANIFEST}")
+    raw = data[start + extra : start + extra + size]
+    if len(raw) != size:
+        raise _errors.corrupt(path, "it is cut short within the manifest")
+    return raw
+
+
+def _checked_layout(data: mmap.mmap, path: Path, manifest: Manifest, raw: bytes) -> _zip.Layout:
+    """Lay the bundle out from its manifest and compare every byte that is not payload."""
+    plain = _zip.place(_entries(manifest, len(raw), zlib.crc32(raw), None))
+    signed = _signed_layout(data, manifest, raw)
+    layout = signed if len(data) >= signed.size else plain  # the directory's record makes the signed one longer
+    if len(data) < plain.size:
+        raise _errors.corrupt(path, f"it is cut short: {len(data)} of {plain.size} bytes are there")
+    if len(data) != layout.size:
+        raise _errors.layout(path, f"it has {len(data)} bytes, not {plain.size}, or {signed.size} if signed")
+    for offset, fixed, what in layout.fixed():
+        if data[offset : offset + len(fixed)] != fixed:
+            raise _errors.layout(path, f"{what} differs")
+    return layout
+
+
+def _signed_layout(data: mmap.mmap, manifest: Manifest, raw: bytes) -> _zip.Layout:
+    """As if signed. The signature's own CRC is the one thing that follows from no manifest, so it is taken here."""
+    entries = _entries(manifest, len(raw), zlib.crc32(raw), (signing.SIGNATURE_SIZE, 0))
+    placed = next(p for p in _zip.place(entries).placed if p.entry.name == SIGNATURE)
+    crc = zlib.crc32(data[placed.data : placed.data + placed.entry.size])
+    return _zip.place(_entries(manifest, len(raw), zlib.crc32(raw), (signing.SIGNATURE_SIZE, crc)))
