@@ -93,20 +93,6 @@ def _numbers(value: Any) -> Any:
     return (value,) if isinstance(value, (int, float)) else value
 
 
-def _image_size(value: Any) -> Any:
-    """``224``, or ``192x256``: height and width."""
-    if not isinstance(value, str):
-        return value
-    words = value.lower().split("x")
-    if not (1 <= len(words) <= 2 and all(word.isascii() and word.isdigit() for word in words)):
-        raise PydanticCustomError("image_size", "must be a size such as 224, or 192x256 for height and width")
-    sizes = tuple(map(int, words))
-    return sizes[0] if len(sizes) == 1 else sizes
-
-
-Pixels = Annotated[int, Field(strict=True, ge=1, le=16384)]
-
-
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -115,12 +101,12 @@ class PreprocessOptions(_Frozen):
     """How an image becomes the model's input, as far as the user says. None: taken from the model's own configuration.
 
     Attributes:
-        image: side of the square that the model takes, or its height and width, in pixels.
+        image: side of the square that the model takes, in pixels.
         resize: ``shorter`` (crop the centre), ``stretch`` or ``letterbox``.
         mean, std: per channel on the 0…1 scale; one value serves all channels.
     """
 
-    image: Annotated[Pixels | tuple[Pixels, Pixels], BeforeValidator(_image_size)] | None = None
+    image: Annotated[int, Field(strict=True, ge=1, le=16384)] | None = None
     resize: Annotated[Literal["shorter", "stretch", "letterbox"], _one_of(RESIZES)] | None = None
     mean: Annotated[tuple[float, ...], BeforeValidator(_numbers)] | None = None
     std: Annotated[tuple[Annotated[float, Field(strict=True, gt=0)], ...], BeforeValidator(_numbers)] | None = None
@@ -394,7 +380,7 @@ def _worded(exc: ValidationError, layer: _Layer, said: Mapping[str, Any]) -> Edg
     """The first complaint of pydantic, in our words, with the exit code of whoever said it."""
     first = exc.errors(include_url=False)[0]
     path = [part for part in first["loc"] if isinstance(part, str)]
-    name = path[-1] if path[:1] == ["preprocess"] and len(path) > 1 else path[0]
+    name = path[1] if path[0] == "preprocess" and len(path) > 1 else path[0]
     spoken = "targets" if name == "target" else name
     where = layer.where.get(spoken, option(spoken))
     kind: type[EdgeError] = UsageError if spoken in said else InputError

@@ -128,8 +128,11 @@ def bug(exc: Exception, verbose: bool) -> EdgeError:
     text = "".join(traceback.format_exception(exc))
     place = _keep(text)
     kept = f"The traceback is in {place}." if place else "The traceback could not be written; --verbose shows it."
+    # The bug of a worker process carries that process's traceback as its text: its last line says what happened.
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()] or ["no message"]
+    said = lines[-1] if "Traceback (most recent call last)" in str(exc) else f"{type(exc).__name__}: {' '.join(lines)}"
     return EdgeError(
-        "internal_error", f"edgesdk failed unexpectedly: {type(exc).__name__}: {_sentence(str(exc) or 'no message')}",
+        "internal_error", f"edgesdk failed unexpectedly: {_sentence(said)}",
         why=f"This is a bug of edgesdk, not of yours. {kept}",
         fix="Please report it with that file; --verbose shows it at once.",
         details={"traceback": str(place) if place else None, **({"traceback_text": text} if verbose else {})},

@@ -19,6 +19,11 @@ _NEXT = {
 }
 
 
+def one_or(name: str, documents: Sequence[Document]) -> Document:
+    """What --json prints: the document of one target; for several targets one object that holds theirs."""
+    return documents[0] if len(documents) == 1 else {"schema": f"edgesdk.{name}/1", name: list(documents)}
+
+
 def show_packages(console: Console, documents: Sequence[Document]) -> None:
     for document in documents:
         _show(console, document)

@@ -55,6 +55,7 @@ class Plain:
         self._verbose = verbose
         self._begin = time.monotonic()
         self._last = ""
+        self._working = False
         self.warned: set[str] = set()
 
     def _line(self, text: str) -> None:
@@ -62,6 +63,7 @@ class Plain:
         sys.stderr.flush()
 
     def stage(self, name: str) -> None:
+        self._working = True
         self._line(name)
 
     def update(self, text: str, fraction: float | None = None) -> None:
@@ -79,8 +81,9 @@ class Plain:
             self._line(f"warning: {text}")
 
     def done(self) -> None:
-        if self._verbose:
+        if self._working and self._verbose:
             self._line("done")
+        self._working = False
 
 
 class Live:

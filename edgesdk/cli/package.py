@@ -95,11 +95,11 @@ class Options(Common):
         int | None, typer.Option("--bytecode", help="TorchScript Lite bytecode version, 4 to 8.", rich_help_panel=_WHAT)
     ] = None
     image: Annotated[
-        str | None,
+        int | None,
         typer.Option(
             "--image",
-            metavar="SIZE",
-            help="The model takes images of this size: 224, or 192x256 (height x width).",
+            metavar="PIXELS",
+            help="The model takes square images of this size, e.g. 224.",
             rich_help_panel="Images",
         ),
     ] = None
@@ -212,23 +212,18 @@ def run(options: Options, out: Output) -> int:
     if options.dry_run:
         with out.working():
             plans = [pipeline.plan(config) for config in configs]
-        out.answer(_one_or("edgesdk.plans/1", "plans", plans), lambda console: text.show_plans(console, plans))
+        out.answer(text.one_or("plans", plans), lambda console: text.show_plans(console, plans))
         return 0
     with out.working() as progress:
         packages = [pipeline.run(config, progress) for config in configs]
     documents = [package.document for package in packages]
     brief = "\n".join(str(document["bundle"]) for document in documents)
     out.answer(
-        _one_or("edgesdk.packages/1", "packages", documents),
+        text.one_or("packages", documents),
         lambda console: text.show_packages(console, documents),
         brief,
     )
     return 0
-
-
-def _one_or(schema: str, name: str, documents: list[Any]) -> Any:
-    """One target gives its object; several give one object that holds theirs."""
-    return documents[0] if len(documents) == 1 else {"schema": schema, name: documents}
 
 
 COMMAND = verb(Options, run, "package")

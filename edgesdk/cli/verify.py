@@ -48,7 +48,7 @@ def run(options: Options, out: Output) -> int:
         verdict = api.verify(options.bundle, key=options.key, against=options.against, source=source, progress=progress)
     document = verdict.to_json()
     out.answer(document, lambda console: _show(console, options.bundle, document), "ok" if verdict.ok else "not ok")
-    return verdict.exit
+    return int(verdict.exit)
 
 
 _SIGNATURES = {
