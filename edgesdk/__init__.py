@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from edgesdk._version import __version__
+from edgesdk._version import __version__ as __version__
 
 _PUBLIC = {
     "DeviceError": "edgesdk.errors",
@@ -39,7 +39,7 @@ _PUBLIC = {
     "verify": "edgesdk.api",
 }
 
-__all__ = sorted([*_PUBLIC, "__version__"])  # noqa: PLE0605 - sorted() gives a list
+__all__ = sorted([*_PUBLIC, "__version__"])
 
 
 def __getattr__(name: str) -> Any:

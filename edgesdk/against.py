@@ -31,7 +31,7 @@ def compare_bundle(
         GateError: the model's inputs or outputs are others than the bundle's.
         InputError, UnsupportedError: the model can't be read.
     """
-    from edgesdk.importing._reference import reference_outputs
+    from edgesdk.importing._reference import reference_steps
 
     signature = Signature.from_json(bundle.manifest.signature.model_dump(mode="json", exclude_none=True))
     report("reading the model", None)
@@ -40,7 +40,7 @@ def compare_bundle(
         signature, int_ranges=model.int_ranges, preprocess=model.preprocess, stateful=model.stateful, seed=_SEED
     )
     report("running the original", None)
-    reference = [reference_outputs(model, case.feeds) for case in cases]
+    reference = [reference_steps(model, case.feeds) for case in cases]
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for variant in bundle.manifest.variants:

@@ -137,7 +137,7 @@ class Cache:
             (work / _INDEX).write_text(json.dumps({"document": document, "files": hashes}))
             if not folder.exists():
                 with contextlib.suppress(FileExistsError):
-                    os.rename(work, folder)
+                    work.rename(folder)
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -193,7 +193,7 @@ class Cache:
                 break
             trash = folder.with_name(f"{folder.name}.trash")
             with contextlib.suppress(OSError):
-                os.rename(folder, trash)  # at once gone for readers
+                folder.rename(trash)  # at once gone for readers
                 shutil.rmtree(trash, ignore_errors=True)
                 freed += size
         return freed

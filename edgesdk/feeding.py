@@ -77,7 +77,7 @@ def _merged(model: Model, said: Mapping[str, Any]) -> Any:
 
     base = model.preprocess if isinstance(model.preprocess, ImageSpec) else None
     height, width, channels = _picture_input(model)
-    size = (said["image"], said["image"]) if said.get("image") else (height, width)
+    size = said.get("image") or (height, width)
     resize = said.get("resize") or (base.resize.mode if base and base.resize else "shorter")
     interpolation = said.get("interpolation") or (base.resize.interpolation if base and base.resize else "bilinear")
     mean = said.get("mean") or (base.mean if base else None)

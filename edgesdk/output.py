@@ -161,12 +161,12 @@ def _replace(work: Path, folder: Path) -> None:
     """Put the finished folder in place of an older one; the older one is only removed afterwards."""
     old = work.with_name(work.name + ".old")
     if folder.exists() or folder.is_symlink():
-        os.rename(folder, old)
+        folder.rename(old)
     try:
-        os.rename(work, folder)
+        work.rename(folder)
     except OSError:
         if old.exists():
-            os.rename(old, folder)
+            old.rename(folder)
         raise
     if old.is_dir() and not old.is_symlink():
         shutil.rmtree(old, ignore_errors=True)

@@ -83,10 +83,15 @@ def prepare(config: PackageConfig) -> Job:
 
 
 def _options(config: PackageConfig) -> ImportOptions:
-    image = config.preprocess.image if config.preprocess else None
     return ImportOptions(
-        inputs=config.inputs, arch=config.arch, trust_pickle=config.trust_pickle, image=(image, image) if image else None
+        inputs=config.inputs, arch=config.arch, trust_pickle=config.trust_pickle, image=_image(config)
     )
+
+
+def _image(config: PackageConfig) -> tuple[int, int] | None:
+    """(height, width) of ``--image``."""
+    side = config.preprocess.image if config.preprocess else None
+    return (side, side) if isinstance(side, int) else side
 
 
 def _key_id(path: Path | None) -> str | None:
@@ -157,7 +162,7 @@ def _import_args(job: Job) -> Json:
         "inputs": [spec.to_json() for spec in config.inputs],
         "arch": config.arch,
         "trust_pickle": config.trust_pickle,
-        "image": [config.preprocess.image] * 2 if config.preprocess and config.preprocess.image else None,
+        "image": _image(config),
         "preprocess": config.preprocess.model_dump() if config.preprocess else None,
         "labels": job.labels,
         "license": config.license,
@@ -243,7 +248,7 @@ def _int8_hint(imported: Imported) -> Warn:
 def _package(document: Json, folder: Path, cache: caching.Cache, total: float) -> Package:
     """The document of this run: paths as seen from here, this run's total, and what the cache did."""
     bundle = folder / f"{document['name']}.edge"
-    timings = document["timings_s"] if cache.misses else {step: 0.0 for step in document["timings_s"]}
+    timings = document["timings_s"] if cache.misses else dict.fromkeys(document["timings_s"], 0.0)
     shown = {
         **document,
         "output": relative(folder),

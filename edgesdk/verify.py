@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -202,7 +203,7 @@ def cpu_flags() -> tuple[str, ...]:
     """The CPU features that decide which kernels ran here, e.g. ``("avx2", "avx512_vnni")``; empty when unknown."""
     wanted = ("avx", "avx2", "avx_vnni", "avx512f", "avx512_vnni", "amx_int8", "asimd", "asimddp", "i8mm", "fphp", "sve")
     try:
-        with open("/proc/cpuinfo") as file:
+        with Path("/proc/cpuinfo").open() as file:
             lines = [line for line in file if line.startswith(("flags", "Features"))]
     except OSError:
         return ()

@@ -1,0 +1,1 @@
+"""Say what a model file is."""
