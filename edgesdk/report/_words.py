@@ -22,7 +22,13 @@ _RUNGS = {
     "portable": "Plain portable kernels: correct everywhere, but slower than an accelerated back end.",
 }
 _RUNTIMES = {"executorch": "ExecuTorch", "onnx": "ONNX Runtime", "torchscript": "TorchScript Lite", "null": "Null"}
-_BACKENDS = {"xnnpack": "XNNPACK", "coreml": "Core ML", "vulkan": "Vulkan", "mps": "MPS", "portable": "portable kernels"}
+_BACKENDS = {
+    "xnnpack": "XNNPACK",
+    "coreml": "Core ML",
+    "vulkan": "Vulkan",
+    "mps": "MPS",
+    "portable": "portable kernels",
+}
 _QUANTIZATIONS = {"none": "float32", "fp16": "float16"}
 
 
@@ -155,5 +161,7 @@ def delegation(variant: Mapping[str, Any]) -> str:
     if share == 1:
         return f"all of the arithmetic runs in {backend}"
     if share == 0:
-        return f"none of the arithmetic runs in {backend}" if variant.get("backend") != "portable" else "portable kernels"
+        return (
+            f"none of the arithmetic runs in {backend}" if variant.get("backend") != "portable" else "portable kernels"
+        )
     return f"{percent(share)} of the arithmetic runs in {backend}"
