@@ -137,10 +137,10 @@ def _candidates(post: Postprocess, outputs: Mapping[str, np.ndarray]) -> tuple[n
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise _shape_error(boxes, "boxes [N, 4]")
     count = len(boxes)
-    table = (
-        scores.reshape(count, -1) if count and scores.size % count == 0 else scores.reshape(count, -1 if count else 1)
-    )
-    found = activate(table, post.activation)
+    per_box = scores.size // count if count else 1
+    if scores.size != count * per_box:
+        raise _shape_error(scores, f"the scores [{count}, C] of {count} boxes")
+    found = activate(scores.reshape(count, per_box), post.activation)
     numbers = np.broadcast_to(np.arange(found.shape[1]), found.shape)
     if classes is not None:
         if classes.size != count or found.shape[1] != 1:
