@@ -1,0 +1,101 @@
+"""Workers: results, errors, crashes and Ctrl-C of another process arrive as what they are."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgesdk.errors import InputError
+from edgesdk.workers import Pool, WorkerBug, WorkerCrashed
+
+HERE = "tests.test_workers"
+
+
+def echo(args: dict[str, Any], report: Any) -> dict[str, Any]:
+    print("a library prints to stdout")
+    report("half", 0.5)
+    return {"pid": os.getpid(), **args}
+
+
+def refuse(args: dict[str, Any], report: Any) -> dict[str, Any]:
+    raise InputError("bad_thing", "The thing is bad.", why="It fell.", fix="Lift it.", details={"n": 3})
+
+
+def bug(args: dict[str, Any], report: Any) -> dict[str, Any]:
+    raise KeyError("surprise")
+
+
+def crash(args: dict[str, Any], report: Any) -> dict[str, Any]:
+    os.abort()
+
+
+def fill_disk(args: dict[str, Any], report: Any) -> dict[str, Any]:
+    with Path("/dev/full").open("wb") as file:
+        file.write(bytes(10**6))
+    return {}
+
+
+def sleep(args: dict[str, Any], report: Any) -> dict[str, Any]:
+    time.sleep(60)
+    return {}
+
+
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+    with Pool(2, tmp_path) as pool:
+        yield pool
+
+
+def _run(pool: Pool, name: str, **where: Any) -> Any:
+    return pool.submit(f"{HERE}:{name}", {"x": 1}, lambda *_: None, **where).result(timeout=60)
+
+
+def test_a_result_and_its_progress_arrive(pool: Pool) -> None:
+    seen: list[Any] = []
+    _, result = pool.submit(f"{HERE}:echo", {"x": 1}, lambda *a: seen.append(a)).result(timeout=60)
+    assert result["x"] == 1 and seen == [("half", 0.5)]
+
+
+def test_what_one_process_made_another_one_checks(pool: Pool) -> None:
+    first, made = _run(pool, "echo", on=0)
+    other, checked = _run(pool, "echo", not_on=first)
+    assert other != first and made["pid"] != checked["pid"]
+
+
+def test_an_edge_error_keeps_its_kind_and_words(pool: Pool) -> None:
+    with pytest.raises(InputError) as caught:
+        _run(pool, "refuse")
+    assert (caught.value.code, caught.value.fix, caught.value.details) == ("bad_thing", "Lift it.", {"n": 3})
+
+
+def test_anything_unexpected_is_a_bug_with_its_traceback(pool: Pool) -> None:
+    with pytest.raises(WorkerBug, match=r"KeyError.*surprise"):
+        _run(pool, "bug")
+
+
+def test_a_native_crash_is_an_answer_and_the_worker_is_replaced(pool: Pool) -> None:
+    with pytest.raises(WorkerCrashed) as caught:
+        _run(pool, "crash", on=1)
+    assert caught.value.signal == "SIGABRT"
+    assert _run(pool, "echo", on=1)[1]["x"] == 1
+
+
+def test_a_full_disk_in_a_worker_says_so(pool: Pool) -> None:
+    with pytest.raises(InputError) as caught:
+        _run(pool, "fill_disk")
+    assert caught.value.code == "disk_full"
+
+
+def test_stopping_ends_jobs_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+    with Pool(2, tmp_path) as pool:
+        job = pool.submit(f"{HERE}:sleep", {}, lambda *_: None)
+        _run(pool, "echo")
+        pool.stop()
+        with pytest.raises(WorkerCrashed):
+            job.result(timeout=20)
