@@ -150,7 +150,10 @@ def _locate_python(text: str, path: Path, factory: str) -> Located:
         raise missing(path)
     if not path.is_file():
         raise InputError(
-            "is_a_folder", f"{path} is a folder.", why="FILE.py:FACTORY names a Python file.", fix="Name the file inside."
+            "is_a_folder",
+            f"{path} is a folder.",
+            why="FILE.py:FACTORY names a Python file.",
+            fix="Name the file inside.",
         )
     if path.suffix != ".py":
         raise not_a_model(

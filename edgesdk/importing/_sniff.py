@@ -72,7 +72,9 @@ def _sniff_folder(path: Path) -> str:
         if (path / "Manifest.json").is_file() and (path / "Data").is_dir():
             raise not_a_model(path, "a Core ML package", fix="Package the PyTorch model that it was converted from.")
         if (path / "saved_model.pb").is_file():
-            raise not_a_model(path, "a TensorFlow SavedModel", fix="Convert it to ONNX with tf2onnx, then package that.")
+            raise not_a_model(
+                path, "a TensorFlow SavedModel", fix="Convert it to ONNX with tf2onnx, then package that."
+            )
         candidates = sorted(p.name for p in path.iterdir() if p.is_file())[:5]
         holds = f"It holds {', '.join(candidates)}." if candidates else "It holds no files."
         raise InputError(
@@ -127,16 +129,22 @@ def _foreign_zip(members: Members) -> InputError:
     if "model.weights.h5" in names:
         return not_a_model(path, "a Keras model", fix="Export it to ONNX (keras: model.export(…, format='onnx')).")
     if "Manifest.json" in names or any(name.endswith(".mlmodel") for name in names):
-        return not_a_model(path, "a zipped Core ML package", fix="Package the PyTorch model that it was converted from.")
+        return not_a_model(
+            path, "a zipped Core ML package", fix="Package the PyTorch model that it was converted from."
+        )
     if names and all(name.endswith(".npy") for name in names):
         return not_a_model(
             path, "a NumPy archive (.npz) of arrays",
             fix="Load the arrays into your nn.Module with a small factory and give file.py:FACTORY; or --calibration FILE.",
         )  # fmt: skip
-    models = sorted(n for n in names if n.rsplit(".", 1)[-1] in ("pt", "pth", "pt2", "onnx", "ckpt", "safetensors", "ptl"))
+    models = sorted(
+        n for n in names if n.rsplit(".", 1)[-1] in ("pt", "pth", "pt2", "onnx", "ckpt", "safetensors", "ptl")
+    )
     if models:
         return not_a_model(
-            path, f"a ZIP archive around other files ({', '.join(models[:3])})", fix="Unpack it and give the model inside."
+            path,
+            f"a ZIP archive around other files ({', '.join(models[:3])})",
+            fix="Unpack it and give the model inside.",
         )
     listed = ", ".join(sorted(names)[:5]) or "nothing"
     return not_a_model(path, f"a ZIP archive, but no model: it holds {listed}")

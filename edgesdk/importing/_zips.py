@@ -119,7 +119,9 @@ def _check_infos(path: Path, size: int, infos: list[zipfile.ZipInfo]) -> None:
             raise damaged(path, f"its member '{info.filename}' claims {info.compress_size} bytes, the file has {size}")
         if info.compress_type == zipfile.ZIP_STORED:
             if info.file_size != info.compress_size:
-                raise suspicious(path, f"its member '{info.filename}' claims {info.file_size} bytes for {info.compress_size}")
+                raise suspicious(
+                    path, f"its member '{info.filename}' claims {info.file_size} bytes for {info.compress_size}"
+                )
         else:
             inflated += info.file_size
     if inflated > max(MAX_INFLATED, 4 * size):
