@@ -101,14 +101,14 @@ def _feed(
     for spec in signature.inputs:
         shape = concrete(spec, sizes)
         if spec.dtype == "bool":
-            feed[spec.name] = rng.random(shape) < (1.0, 0.5, 0.9, 0.5)[kind]
+            feed[spec.name] = np.asarray(rng.random(shape) < (1.0, 0.5, 0.9, 0.5)[kind])
         elif spec.dtype.startswith(("int", "uint")):
             low, high = int_ranges.get(spec.name, (0, 2))
-            feed[spec.name] = rng.integers(low, max(high, low + 1), shape).astype(spec.dtype)
+            feed[spec.name] = np.asarray(rng.integers(low, max(high, low + 1), shape), dtype=spec.dtype)
         else:
             picture = _picture(preprocess, spec, shape, kind, rng) if preprocess else None
             values = picture if picture is not None else _floats(shape, kind, rng)
-            feed[spec.name] = np.ascontiguousarray(values, dtype=_numpy_dtype(spec.dtype))
+            feed[spec.name] = np.array(values, dtype=_numpy_dtype(spec.dtype), order="C")
     return feed
 
 

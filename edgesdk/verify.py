@@ -55,7 +55,7 @@ def run_cases(runner: Runner, signature: Signature, cases: Sequence[Case]) -> li
         runner.reset()
         steps = []
         for feed in case.feeds:
-            values = runner.run([np.ascontiguousarray(feed[spec.name]) for spec in signature.inputs])
+            values = runner.run([np.asarray(feed[spec.name], order="C") for spec in signature.inputs])
             steps.append(dict(zip(names, values, strict=True)))
         found.append(steps)
     return found
