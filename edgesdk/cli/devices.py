@@ -1,0 +1,45 @@
+"""``edgesdk devices``: what could run a bundle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edgesdk.cli._app import Common, verb
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from edgesdk.cli._output import Output
+    from edgesdk.devices import Listing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Common):
+    """List this machine and the phones that adb sees, with their state and what to do when one is not ready."""
+
+
+def run(options: Options, out: Output) -> int:
+    from edgesdk.devices import list_devices
+
+    found = list_devices()
+    document = {
+        "schema": "edgesdk.devices/1",
+        "devices": [device.to_json() for device in found.devices],
+        "notes": list(found.notes),
+    }
+    brief = "\n".join(device.id for device in found.devices if device.state == "ready")
+    out.answer(document, lambda console: _show(console, found), brief)
+    return 0
+
+
+def _show(console: Console, found: Listing) -> None:
+    from edgesdk.cli._output import table
+
+    rows = [(d.id, d.state.replace("_", " "), d.name, f"{d.why} {d.fix}".strip()) for d in found.devices]
+    console.print(table(("device", "state", "name", "what to do"), rows))
+    for note in found.notes:
+        console.print(f"\n{note}", markup=False)
+
+
+COMMAND = verb(Options, run, "devices")
