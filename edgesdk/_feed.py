@@ -14,33 +14,24 @@ from typing import Any
 import numpy as np
 
 from edgesdk.artifacts import Dim, Signature, TensorSpec
-from edgesdk.errors import InputError, missing_library, nearest
+from edgesdk.errors import InputError, nearest
+
+_MOST_SHAPES = 256
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """NumPy's dtype for a canonical name; bfloat16 comes from ml_dtypes.
-
-    Raises:
-        MissingToolError: bfloat16 is wanted and ml_dtypes is not installed.
-    """
-    if name != "bfloat16":
-        return np.dtype(name)
-    try:
-        import ml_dtypes
-    except ImportError as exc:
-        raise missing_library("ml_dtypes", "onnx", "bfloat16 arrays") from exc
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found
+    """NumPy's dtype for a canonical name. NumPy has no bfloat16: such values are held, and handed over, as float32."""
+    return np.dtype("float32" if name == "bfloat16" else name)
 
 
 @dataclass(frozen=True)
 class _Wanted:
+    """One input. ``admitted`` maps each shape that was found to fit to the strides that C order gives it."""
+
     name: str
-    spec: TensorSpec
     dtype: np.dtype[Any]
-    shape: tuple[int, ...] | None
-    """The only shape accepted, or None when there are dynamic dimensions or nothing is known."""
-    strides: tuple[int, ...] | None
+    admitted: dict[tuple[int, ...], tuple[int, ...]]
+    spec: TensorSpec
 
 
 class Feed:
@@ -60,16 +51,14 @@ class Feed:
             InputError: a name, dtype or shape is not that of the signature.
         """
         feed = []
+        if type(inputs) is not dict and not isinstance(inputs, Mapping):
+            raise self._no_mapping(inputs)
         for want in self._wanted:
             array = inputs.get(want.name)
             if type(array) is not np.ndarray or array.dtype != want.dtype:
                 array = self._array(inputs, want)
-            if array.shape != want.shape:
-                self._check_shape(array, want)
-                array = _contiguous(array)
-            elif array.strides != want.strides:
-                array = _contiguous(array)
-            feed.append(array)
+            strides = want.admitted.get(array.shape) or self._admit(array, want)
+            feed.append(array if array.strides == strides else _contiguous(array))
         if len(inputs) != self._count:
             raise self._wrong_names(inputs)
         if self._ties:
@@ -110,14 +99,21 @@ class Feed:
             details={"missing": lacking, "unknown": [str(name) for name in strange]},
         )  # fmt: skip
 
-    def _check_shape(self, array: np.ndarray, want: _Wanted) -> None:
+    def _no_mapping(self, inputs: object) -> InputError:
+        names = ", ".join(f"{want.name!r}: …" for want in self._wanted)
+        return InputError(
+            "unknown_input", f"{self._source} was given a {type(inputs).__name__}, not a dictionary.",
+            why="Inputs go by name, so that two can't be swapped.", fix=f"Call run({{{names}}}).",
+        )  # fmt: skip
+
+    def _admit(self, array: np.ndarray, want: _Wanted) -> tuple[int, ...]:
+        """Check a shape that was not seen before, and remember its strides."""
         shape = want.spec.shape
-        if shape is None:
-            return
-        if len(shape) == array.ndim and all(
-            d.min <= n <= d.max if isinstance(d, Dim) else d == n for d, n in zip(shape, array.shape, strict=True)
-        ):
-            return
+        if shape is None or (len(shape) == array.ndim and _fits(shape, array.shape)):
+            if len(want.admitted) == _MOST_SHAPES:
+                want.admitted.clear()
+            want.admitted[array.shape] = _strides(array.shape, array.itemsize)
+            return want.admitted[array.shape]
         raise InputError(
             "shape_mismatch",
             f"Input '{want.name}' of {self._source} wants the shape {_shape(shape)} but got {_shape(array.shape)}.",
@@ -142,11 +138,7 @@ class Feed:
 
 
 def _wanted(spec: TensorSpec) -> _Wanted:
-    dtype = dtype_of(spec.dtype)
-    if spec.shape is None or any(isinstance(d, Dim) for d in spec.shape):
-        return _Wanted(spec.name, spec, dtype, None, None)
-    shape = tuple(int(d) for d in spec.shape if isinstance(d, int))
-    return _Wanted(spec.name, spec, dtype, shape, _strides(shape, dtype.itemsize))
+    return _Wanted(spec.name, dtype_of(spec.dtype), {}, spec)
 
 
 def _strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
@@ -160,11 +152,7 @@ def _contiguous(array: np.ndarray) -> np.ndarray:
     NumPy calls an array with a dimension of size 1 contiguous whatever that dimension's stride says; an engine that
     derives the memory order from strides would take such an array for channels-last.
     """
-    if not array.flags.c_contiguous:
-        return array.copy(order="C")
-    if array.strides == _strides(array.shape, array.itemsize):
-        return array
-    return array.reshape(-1).reshape(array.shape)
+    return array.reshape(-1).reshape(array.shape) if array.flags.c_contiguous else array.copy(order="C")
 
 
 def _ties(inputs: tuple[TensorSpec, ...]) -> dict[str, list[tuple[int, int]]]:

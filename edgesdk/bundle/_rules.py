@@ -81,6 +81,8 @@ def _variants(manifest: m.Manifest) -> Iterator[str]:
         unknown = (set(v.tolerances) | {o.name for o in v.fidelity.outputs} | set(v.fidelity.tolerance)) - outputs
         if unknown:
             yield f"variant {v.id!r} names the unknown output {min(unknown)!r}"
+        if manifest.golden and v.verified != "not_run" and outputs - set(v.tolerances):
+            yield f"variant {v.id!r} has no tolerance for output {min(outputs - set(v.tolerances))!r}"
         if any(sorted(order) != list(range(len(order))) for order in v.dim_order):
             yield f"variant {v.id!r} has a dim_order that is no permutation"
 
@@ -100,8 +102,13 @@ def _golden(manifest: m.Manifest) -> Iterator[str]:
         for t in (*g.inputs, *g.outputs):
             if math.prod(t.shape) * DTYPES[t.dtype] != sizes.get(t.file, -1):
                 yield f"golden {g.id!r}: the size of {t.file!r} is not that of its dtype and shape"
-        if any(t.dtype != known[0].get(t.name, t.dtype) for t in g.inputs):
+        if any((known[0].get(t.name), t.dtype) not in _same_dtype(t.dtype) for t in g.inputs):
             yield f"golden {g.id!r} has an input of another dtype than the signature"
+
+
+def _same_dtype(dtype: str) -> tuple[tuple[str, str], ...]:
+    """(dtype in the signature, dtype stored) that go together: bfloat16 may be stored as float32."""
+    return ((dtype, dtype), ("bfloat16", "float32")) if dtype == "float32" else ((dtype, dtype),)
 
 
 def _repeated(values: Iterable[object]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import mmap
 import os
@@ -177,6 +178,9 @@ def _beside(path: Path) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
+    """Make the rename last through a power cut, where folders can be opened at all."""
+    if os.name != "posix":
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -198,6 +202,7 @@ class EdgeBundle:
         self._data = data
         self._placed = {p.entry.name: p for p in layout.placed}
         self._key: signing.PublicKey | None = None
+        self._whole = False
 
     @staticmethod
     def open(path: Path | str, *, key: Path | None = None, check: Check = "all") -> EdgeBundle:
@@ -214,6 +219,15 @@ class EdgeBundle:
         path = Path(path)
         pinned = signing.load_public(key) if key else None
         data = _map(path)
+        try:
+            return EdgeBundle._checked(path, data, pinned, check)
+        except BaseException:
+            with contextlib.suppress(BufferError):
+                data.close()
+            raise
+
+    @staticmethod
+    def _checked(path: Path, data: mmap.mmap, pinned: signing.PublicKey | None, check: Check) -> EdgeBundle:
         raw = _first_entry(data, path)
         manifest = parse(raw, path.name)
         for problem in _rules.violations(manifest):
@@ -257,14 +271,15 @@ class EdgeBundle:
         return memoryview(self._data).toreadonly()[placed.data : placed.data + placed.entry.size]
 
     def extract(self, name: str, to: Path) -> None:
-        """Copy one entry to a file, whole or not at all, and check its hash on the way.
+        """Copy one entry to a file, whole or not at all; its hash is checked unless :meth:`check` has done so.
 
         Raises:
             IntegrityError: the hash is wrong.
             InputError: ``to`` can't be written.
         """
         with self.file(name) as view:
-            self._check_hash(name, view)
+            if not self._whole:
+                self._check_hash(name, view)
             temporary = _beside(to)
             try:
                 with temporary.open("xb") as file:
@@ -284,6 +299,7 @@ class EdgeBundle:
         for part in self.manifest.files:
             with self.file(part.name) as view:
                 self._check_hash(part.name, view)
+        self._whole = True
 
     def session(self, variant: str | None = None, *, threads: int | None = None) -> Session:
         """Load a variant; see :func:`edgesdk.load`. The session keeps nothing of this bundle open."""
@@ -293,10 +309,8 @@ class EdgeBundle:
 
     def close(self) -> None:
         """Unmap the file, unless views of it are still held: it is then unmapped with the last of them."""
-        try:
+        with contextlib.suppress(BufferError):
             self._data.close()
-        except BufferError:
-            return
 
     def __enter__(self) -> EdgeBundle:
         return self
@@ -360,12 +374,14 @@ def _first_entry(data: mmap.mmap, path: Path) -> bytes:
         raise _errors.corrupt(path, "it does not begin like a ZIP")
     if len(data) < _zip.LOCAL.size:
         raise _errors.corrupt(path, "it is cut short")
-    *_, size, name_length, extra = _zip.LOCAL.unpack_from(data)
+    _, _, flags, method, *_, size, name_length, extra = _zip.LOCAL.unpack_from(data)
     start = _zip.LOCAL.size + name_length
     if data[_zip.LOCAL.size : start] != MANIFEST.encode():
         raise _errors.corrupt(
             path, f"its first entry is not {MANIFEST}", why="It is a ZIP of another kind, or was packed again."
         )
+    if flags or method:
+        raise _errors.layout(path, f"{MANIFEST} is compressed, encrypted, or streamed")
     if size > MAX_MANIFEST:
         raise _errors.invalid(path.name, f"it has {size} bytes; the limit is {MAX_MANIFEST}")
     raw = data[start + extra : start + extra + size]

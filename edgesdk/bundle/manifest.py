@@ -60,7 +60,7 @@ class TensorPart(_Part):
     name: TensorName
     dtype: Dtype
     shape: Annotated[tuple[Size | Range, ...], Field(max_length=MAX_RANK)] | None
-    symbols: dict[Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}$")], Word] = Field(default_factory=dict)
+    symbols: dict[Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}$")], TensorName] = Field(default_factory=dict)
 
     @model_serializer(mode="wrap")
     def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
