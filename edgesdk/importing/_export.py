@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.artifacts import Dim, HistoryStep, Model, Signature, TensorSpec, Warn
+from edgesdk.artifacts import HistoryStep, Model, Signature, TensorSpec, Warn
+from edgesdk.errors import UnsupportedError
+from edgesdk.importing import _adopt
 from edgesdk.importing._base import ImportOptions, Located
+from edgesdk.importing._capture import capture, why_pinned
+from edgesdk.importing._check import check_program, is_stateful
+from edgesdk.importing._dynamic import (
+    Axis, axes, broken_guard, dynamic_dims, output_shape, pinned, read_inputs, size_plans, taken_sizes,
+    user_outputs, widen_to_one,
+)  # fmt: skip
+from edgesdk.importing._flat import flat_module, flat_program, only_tensors
+from edgesdk.importing._inference_form import to_inference
 from edgesdk.importing._inputs import Call, dtype_name, example, match_inputs, sizes_of
+from edgesdk.importing._int_ranges import int_ranges
 from edgesdk.importing._names import name_outputs, unique
+from edgesdk.importing._prepare import prepare
+from edgesdk.importing._state import Snapshot, call_seeded, refuse_hidden_state
+from edgesdk.importing._translate import forward_failed
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,74 +45,199 @@ class ModelHint:
     history: tuple[HistoryStep, ...] = ()
 
 
+@dataclass(frozen=True)
+class Trial:
+    """One call of the eager model that went well: what was fed at which sizes, and what came out."""
+
+    call: Call
+    sizes: dict[Axis, int]
+    flat: tuple[Any, ...]
+    found: Any
+    before: Snapshot = field(repr=False)
+
+
 def export_module(
     module: nn.Module, located: Located, options: ImportOptions, *, hint: ModelHint | None = None
 ) -> Model:
-    """Export a module in inference form."""
+    """Export a module in inference form, check the program against the module, and describe both.
+
+    The caller's module keeps its mode, device and dtype: a copy that shares the weights is used.
+
+    Args:
+        module: any ``nn.Module``; a ``ScriptModule`` takes the way of :mod:`edgesdk.importing.torchscript`.
+        options: ``inputs`` by the names of ``forward()``'s parameters, nested ones dotted (``x.left``, ``x.0``).
+        hint: what the source knows; its inputs serve where the user gave none.
+
+    Raises:
+        UsageError: an input name that ``forward()`` doesn't have, or one too few.
+        InputError: no shape is known (the fix proposes one), or ``forward()`` fails on the described inputs.
+        UnsupportedError: no graph can be made; names the user's line and the rewrite.
+    """
     import torch
 
     hint = hint or ModelHint()
-    module = module.cpu().eval()
-    call = match_inputs(module, options.inputs, hint.inputs)
-    chosen = {(s.name, i): max(2, d.min) for s in call.specs for i, d in enumerate(s.shape or ()) if isinstance(d, Dim)}
-    flat = [example(s, sizes_of(s, chosen), i) for i, s in enumerate(call.specs)]
-    args, kwargs = call.bind(flat)
-    dims = [
-        {i: torch.export.Dim.AUTO(min=d.min, max=d.max) for i, d in enumerate(s.shape or ()) if isinstance(d, Dim)}
-        for s in call.specs
-    ]
-    shapes: Any = None
-    if any(dims):
-        dargs, dkwargs = call.bind(dims)
-        shapes = {**dict(zip(call.positional, dargs, strict=True)), **dkwargs}
-    with torch.no_grad():
-        found = module(*args, **kwargs)
-    program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
-    pairs = name_outputs(found)
-    names = unique([n for n, _ in pairs])
-    outputs = tuple(
-        TensorSpec(n, dtype_name(t.dtype), _shape(v))
-        for n, (_, t), v in zip(names, pairs, _outputs(program), strict=True)
-    )
-    return Model(
-        located.source, Signature(call.specs, outputs), program=program, module=_flat(module, call),
-        preprocess=hint.preprocess, labels=hint.labels, task=hint.task, license=hint.license,
-        history=hint.history, warnings=hint.warnings,
-    )  # fmt: skip
+    if isinstance(module, torch.jit.ScriptModule):
+        from edgesdk.importing.torchscript import import_script
 
-
-def _outputs(program: ExportedProgram) -> list[Any]:
-    from torch.export.graph_signature import OutputKind
-
-    nodes = program.graph.output_node().args[0]
-    specs = program.graph_signature.output_specs
-    return [n.meta["val"] for n, s in zip(nodes, specs, strict=True) if s.kind is OutputKind.USER_OUTPUT]  # type: ignore[union-attr,arg-type]
-
-
-def _shape(value: Any) -> tuple[int | Dim, ...]:
-    return tuple(d if isinstance(d, int) else Dim(1, 8) for d in value.shape)
-
-
-def _flat(module: nn.Module, call: Call) -> nn.Module:
-    import torch
-
-    class FlatModule(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = module
-
-        def forward(self, *flat: Any) -> Any:
-            args, kwargs = call.bind(flat)
-            return [leaf for _, leaf in name_outputs(self.model(*args, **kwargs))]
-
-    return FlatModule().eval()
+        return import_script(module, located, options, hint=hint)
+    module, warnings = prepare(module)
+    trial = try_forward(module, match_inputs(module, options.inputs, hint.inputs))
+    names, dropped = _outputs_of(trial.found)
+    warnings += dropped
+    exported = only_tensors(module) if _is_odd(trial.found) else module
+    second = examples(trial.call.specs, trial.sizes, seed=100)
+    refuse_hidden_state(trial.before, flat_module(module, trial.call), trial.flat, second)
+    program, inputs = _capture_dynamic(exported, trial)
+    changed = to_inference(program)
+    warnings += changed
+    model = describe(program, inputs, names, located.source)
+    module_face = flat_program(program) if changed else flat_module(exported, trial.call)
+    model = replace(model, module=module_face, preprocess=hint.preprocess, labels=hint.labels, task=hint.task,
+                    license=hint.license, history=hint.history)  # fmt: skip
+    warnings += check_program(model, trial.sizes, original=None if changed else module_face)
+    return replace(model, warnings=(*hint.warnings, *warnings))
 
 
 def adopt_program(ep: ExportedProgram, located: Located, options: ImportOptions) -> Model:
-    """Take over a saved program."""
-    specs = [n for n in ep.graph.nodes if n.op == "placeholder" and n.name in ep.graph_signature.user_inputs]
-    inputs = tuple(TensorSpec(n.name, dtype_name(n.meta["val"].dtype), _shape(n.meta["val"])) for n in specs)
-    values = _outputs(ep)
-    names = ["output"] if len(values) == 1 else [f"output_{i}" for i in range(len(values))]
-    outputs = tuple(TensorSpec(n, dtype_name(v.dtype), _shape(v)) for n, v in zip(names, values, strict=True))
-    return Model(located.source, Signature(inputs, outputs), program=ep, module=ep.module())
+    """Take over a saved program: on the CPU, in inference form, with names and ranges read from it.
+
+    Args:
+        options: ``inputs`` that narrow a dynamic dimension or confirm a size.
+
+    Raises:
+        UsageError: an unknown input name.
+        InputError: ``--input`` contradicts the program.
+        UnsupportedError: inputs that are no tensors, or answers that chance decides.
+    """
+    ep = _adopt.on_cpu(_adopt.only_tensor_inputs(ep))
+    inputs, warnings = _adopt.read_specs(ep, options.inputs)
+    widen_to_one(ep, inputs)
+    warnings += to_inference(ep)
+    model = describe(ep, inputs, _adopt.output_names(ep), located.source)
+    model = replace(model, module=flat_program(ep))
+    sizes = next(size_plans(inputs, frozenset()), {})
+    warnings += check_program(model, sizes, original=None)
+    return replace(model, warnings=tuple(warnings))
+
+
+def try_forward(module: nn.Module, call: Call) -> Trial:
+    """Call the module at example sizes: different ones first, then equal ones where dimensions belong together.
+
+    Raises:
+        InputError: it fails at all of them.
+    """
+    run = flat_face(module, call)
+    failure: Exception | None = None
+    for sizes in size_plans(call.specs, taken_sizes(module)):
+        before = Snapshot(module)
+        flat = examples(call.specs, sizes, seed=0)
+        try:
+            return Trial(call, sizes, flat, call_seeded(run, flat), before)
+        except Exception as exc:  # user code raises what it likes
+            failure = failure or exc
+            before.restore()
+    fed = ", ".join(f"{s.name}={s.dtype}{list(sizes_of(s, sizes))}" for s in call.specs)
+    raise forward_failed(failure or RuntimeError("no sizes to try"), module, fed) from failure
+
+
+def flat_face(module: nn.Module, call: Call) -> Any:
+    """Call the module with flat tensors; its own nested answer comes back."""
+
+    def run(flat: Sequence[Any]) -> Any:
+        args, kwargs = call.bind(flat)
+        return module(*args, **kwargs)
+
+    return run
+
+
+def examples(specs: Sequence[TensorSpec], sizes: dict[Axis, int], seed: int) -> tuple[Any, ...]:
+    return tuple(example(s, sizes_of(s, sizes), seed + i) for i, s in enumerate(specs))
+
+
+def _outputs_of(found: Any) -> tuple[list[str], list[Warn]]:
+    """Names of the tensors that came out, and a word on what else did.
+
+    Raises:
+        UnsupportedError: an output is an object that holds no tensors we can see, or there is none at all.
+    """
+    import torch
+
+    pairs = name_outputs(found)
+    odd = [(n, v) for n, v in pairs if not isinstance(v, torch.Tensor)]
+    objects = [f"{n} ({type(v).__name__})" for n, v in odd if not isinstance(v, (int, float, str, bool))]
+    names = unique([n for n, v in pairs if isinstance(v, torch.Tensor)])
+    if objects or not names:
+        raise UnsupportedError(
+            "unsupported_output_type",
+            f"forward() returns {'no tensor' if not objects else 'an object that is no tensor: ' + ', '.join(objects)}.",
+            why="A file on a phone returns named tensors.",
+            fix="Return tensors, alone or in a dictionary, tuple, list or data class; wrap the model if it isn't yours.",
+        )
+    dropped = [Warn("output_dropped", f"Output '{n}' is the constant {v!r}, not a tensor, and was left out.") for n, v in odd]  # fmt: skip
+    return names, dropped
+
+
+def _is_odd(value: Any) -> bool:
+    """Whether torch.export would refuse, or flatten in its own way, what ``forward()`` returned."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    if isinstance(value, torch.Tensor):
+        return False
+    if type(value) not in pytree.SUPPORTED_NODES and not (isinstance(value, tuple) and hasattr(value, "_fields")):
+        return True
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return any(map(_is_odd, children))
+
+
+def _capture_dynamic(module: nn.Module, trial: Trial) -> tuple[ExportedProgram, tuple[TensorSpec, ...]]:
+    """Export at the trial's sizes and make sure that every dynamic dimension came out as asked (E-02)."""
+    args, kwargs = trial.call.bind(trial.flat)
+    shapes = _shapes(trial.call, module) if axes(trial.call.specs) else None
+    program = capture(module, args, kwargs, shapes)
+    trial.before.restore()
+    inputs, faults = read_inputs(program, trial.call.specs)
+    if faults:
+        raise pinned(faults, why_pinned(module, args, kwargs, shapes))
+    broken = broken_guard(program, inputs)
+    if broken:
+        raise _guarded(broken, inputs)
+    widen_to_one(program, inputs)
+    return program, inputs
+
+
+def _shapes(call: Call, module: nn.Module) -> Any:
+    """torch.export's ``dynamic_shapes`` for the nested arguments."""
+    args, kwargs = call.bind([dynamic_dims(s) for s in call.specs])
+    if type(module).__name__ == "OnlyTensors":
+        return {"args": args, **({"kwargs": kwargs} if kwargs else {})}
+    return {**dict(zip(call.positional, args, strict=True)), **kwargs}
+
+
+def _guarded(condition: str, inputs: Sequence[TensorSpec]) -> UnsupportedError:
+    names = {d.symbol: f"dimension {i} of '{n}'" for (n, i), d in axes(inputs)}
+    about = " and ".join(text for symbol, text in names.items() if symbol and symbol in condition)
+    for symbol, text in names.items():
+        condition = condition.replace(symbol or "", f"({text})") if symbol else condition
+    return UnsupportedError(
+        "dimension_not_dynamic",
+        f"The model works only while {condition}, which doesn't hold for all sizes asked of {about}.",
+        why="forward() takes another path for other sizes, or a reshape needs sizes that divide evenly.",
+        fix="Ask for a smaller range or a fixed size, or make forward() treat all sizes alike.",
+    )
+
+
+def describe(program: ExportedProgram, inputs: tuple[TensorSpec, ...], names: Sequence[str], source: Any) -> Model:
+    """The model's data class: signature with the ranges of the outputs, safe integers, state."""
+    values = user_outputs(program)
+    outputs = tuple(
+        TensorSpec(name, dtype_name(value.dtype), output_shape(program, value, name))
+        for name, value in zip(names, values, strict=True)
+    )
+    return Model(
+        source,
+        Signature(inputs, outputs),
+        program=program,
+        int_ranges=int_ranges(program, inputs),
+        stateful=is_stateful(program),
+    )

@@ -80,7 +80,16 @@ def match_inputs(module: nn.Module, asked: Sequence[TensorSpec], hinted: Sequenc
     ordered = tuple(sorted(specs, key=lambda s: order.index(s.name.split(".")[0])))
     positional, keyword = _split(list(named.values()), roots)
     lists = frozenset(n for n in roots if _is_list(named[n]))
-    return Call(ordered, positional, keyword, lists)
+    call = Call(ordered, positional, keyword, lists)
+    flat = torch_leaves(call.bind(ordered))
+    return replace(call, specs=tuple(flat))
+
+
+def torch_leaves(value: Any) -> list[Any]:
+    """Leaves in the order in which torch.export flattens arguments."""
+    from torch.utils import _pytree as pytree
+
+    return pytree.tree_leaves(value)
 
 
 def merge(asked: Sequence[TensorSpec], hinted: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:

@@ -1,0 +1,107 @@
+"""torch.export in both of its modes, quiet, with its failures translated."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from edgesdk.importing._translate import export_failed, show_line
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.export import ExportedProgram
+
+_SHAPES = "torch.fx.experimental.symbolic_shapes"
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """No log lines or warnings of torch's on the user's terminal while a failure is being turned into a sentence."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def capture(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], shapes: Any) -> ExportedProgram:
+    """Export without, then with dynamo's bytecode analysis; the first that succeeds.
+
+    Gradients are off, so that ``with torch.no_grad()`` inside ``forward()`` leaves no sub-graph behind.
+
+    Raises:
+        UnsupportedError: neither mode can capture the model; names the user's line.
+    """
+    import torch
+
+    first: Exception | None = None
+    for strict in (False, True):
+        try:
+            with quiet(), torch.no_grad():
+                return torch.export.export(
+                    module, tuple(args), dict(kwargs) or None, dynamic_shapes=shapes, strict=strict
+                )
+        except Exception as exc:  # torch.export has no common base for what it raises
+            first = first or exc
+    if first is None:  # unreachable: the loop returns or sets it
+        raise RuntimeError("torch.export gave neither a program nor a reason")
+    raise export_failed(first, module) from first
+
+
+class _Watch(logging.Handler):
+    """Hears each decision about a symbolic size, and looks up the stack for the line that caused it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.seen: list[tuple[str, str | None, str | None]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        import torch
+
+        text = record.getMessage()
+        if not text.startswith(("eval ", "set_replacement ", "runtime_assert ")):
+            return
+        frames: list[tuple[str, int]] = []
+        layer: Any = None
+        frame: Any = sys._getframe()
+        while frame is not None:
+            frames.append((frame.f_code.co_filename, frame.f_lineno))
+            holder = frame.f_locals.get("self")
+            if layer is None and frame.f_code.co_name == "_call_impl" and isinstance(holder, torch.nn.Module):
+                layer = holder
+            frame = frame.f_back
+        self.seen.append((text, show_line(frames[::-1]), layer and getattr(layer, "_edgesdk_name", None)))
+
+
+def why_pinned(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], shapes: Any
+) -> list[tuple[str, str | None, str | None]]:
+    """Export once more and listen: (decision about a symbolic size, user's line, layer), in order."""
+    import torch
+
+    log, watch = logging.getLogger(_SHAPES), _Watch()
+    level, propagate, handlers, disabled = log.level, log.propagate, log.handlers, logging.root.manager.disable
+    names = {id(layer): name for name, layer in module.named_modules()}
+    for layer in module.modules():
+        vars(layer)["_edgesdk_name"] = names[id(layer)]
+    logging.disable(logging.NOTSET)
+    log.handlers, log.propagate = [watch], False
+    log.setLevel(logging.INFO)
+    try:
+        with warnings.catch_warnings(), torch.no_grad(), contextlib.suppress(Exception):
+            warnings.simplefilter("ignore")
+            torch.export.export(module, tuple(args), dict(kwargs) or None, dynamic_shapes=shapes, strict=False)
+    finally:
+        log.handlers, log.propagate = handlers, propagate
+        log.setLevel(level)
+        logging.disable(disabled)
+        for layer in module.modules():
+            vars(layer).pop("_edgesdk_name", None)
+    return watch.seen

@@ -1,0 +1,253 @@
+"""Dynamic dimensions: example sizes that pin nothing, and what torch.export made of them, read back and checked."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from edgesdk.artifacts import Dim, Size, TensorSpec
+from edgesdk.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.export import ExportedProgram
+
+Axis = tuple[str, int]
+"""Input name and dimension."""
+
+
+def axes(specs: Sequence[TensorSpec]) -> list[tuple[Axis, Dim]]:
+    """Every dynamic dimension of the inputs."""
+    return [((s.name, i), d) for s in specs for i, d in enumerate(s.shape or ()) if isinstance(d, Dim)]
+
+
+def size_plans(specs: Sequence[TensorSpec], taken: frozenset[int]) -> Iterator[dict[Axis, int]]:
+    """Example sizes to try in turn: all different, then equal along equal axes, then equal for equal ranges.
+
+    Sizes are at least 2 (torch takes 1 for a constant) and, where the range has room, unlike each other and unlike
+    the ``taken`` sizes of weights, so that no size is right by accident (E-02).
+    """
+    keys = (
+        lambda axis, d: d.symbol or axis,
+        lambda axis, d: d.symbol or (axis[1], d.min, d.max),
+        lambda axis, d: d.symbol or (d.min, d.max),
+    )
+    tried: list[dict[Axis, int]] = []
+    for key in keys:
+        chosen: dict[Any, int] = {}
+        plan = {}
+        for axis, d in axes(specs):
+            group = key(axis, d)
+            if group not in chosen:
+                chosen[group] = _pick(d, taken | set(chosen.values()))
+            plan[axis] = chosen[group]
+        if plan not in tried:
+            tried.append(plan)
+            yield plan
+
+
+def _pick(d: Dim, avoid: frozenset[int] | set[int]) -> int:
+    """Near the middle, yet small: a size of 64 costs little, and is seldom the edge of what a network takes."""
+    low = max(2, d.min)
+    start = max(low, min((d.min + d.max) // 2, max(2 * d.min, 64)))
+    nearby = itertools.chain(range(start, min(d.max, start + 64) + 1), range(start - 1, max(low, start - 64) - 1, -1))
+    return next((n for n in nearby if n not in avoid), start)
+
+
+def other_plans(specs: Sequence[TensorSpec], used: Mapping[Axis, int]) -> list[dict[Axis, int]]:
+    """Two further sets of sizes at which program and original are compared: the least ones, and larger ones.
+
+    Dimensions that share a symbol keep one size.
+    """
+    plans = []
+    for wish in (lambda d, n: d.min, lambda d, n: min(d.max, n + 1 + (n > 8))):
+        sizes: dict[Any, int] = {}
+        plan = {axis: sizes.setdefault(d.symbol or axis, wish(d, used[axis])) for axis, d in axes(specs)}
+        if plan and plan != dict(used) and plan not in plans:
+            plans.append(plan)
+    return plans
+
+
+def dynamic_dims(spec: TensorSpec) -> dict[int, Any]:
+    """What torch.export is told of one input: it may relate dimensions, and edgesdk checks what it did."""
+    from torch.export import Dim as TorchDim
+
+    return {i: TorchDim.AUTO(min=d.min, max=d.max) for i, d in enumerate(spec.shape or ()) if isinstance(d, Dim)}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A dimension that the program doesn't take in the asked range."""
+
+    axis: Axis
+    asked: Dim
+    got: str
+    expressions: tuple[str, ...]
+
+
+def read_inputs(program: ExportedProgram, specs: Sequence[TensorSpec]) -> tuple[tuple[TensorSpec, ...], list[Fault]]:
+    """The specs with the program's symbols, and the dimensions that came out narrower than asked."""
+    values = [n.meta["val"] for n in user_nodes(program)]
+    faults: list[Fault] = []
+    read = []
+    for spec, value in zip(specs, values, strict=True):
+        shape: list[Size] = []
+        for i, (asked, got) in enumerate(zip(spec.shape or (), value.shape, strict=True)):
+            if not isinstance(asked, Dim):
+                shape.append(asked)
+                continue
+            fault = _compare(program, (spec.name, i), asked, got)
+            faults += [fault] if fault else []
+            shape.append(replace(asked, symbol=str(_expr(got))) if fault is None else asked)
+        read.append(replace(spec, shape=tuple(shape)))
+    return tuple(read), faults
+
+
+def _compare(program: ExportedProgram, axis: Axis, asked: Dim, got: Any) -> Fault | None:
+    if isinstance(got, int):
+        return Fault(axis, asked, f"only {got}", ())
+    expr = _expr(got)
+    low, high = bounds(program, expr)
+    if not expr.is_Symbol:
+        return Fault(axis, asked, f"only sizes of the form {expr}", tuple(map(str, expr.free_symbols)))
+    if low > max(asked.min, 2) or high < asked.max:
+        return Fault(axis, asked, f"only {max(low, asked.min)}..{min(high, asked.max)}", (str(expr),))
+    return None
+
+
+def _expr(size: Any) -> Any:
+    return size.node.expr
+
+
+def bounds(program: ExportedProgram, expr: Any) -> tuple[int, int]:
+    """Least and greatest value of an expression over the ranges of its symbols; -1 stands for "no bound"."""
+    from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+    ranges = dict(program.range_constraints)
+    found = bound_sympy(expr, {s: ranges.get(s, ValueRanges.unknown_int()) for s in expr.free_symbols})
+    limit = 2**62
+    low = int(found.lower) if found.lower.is_number and found.lower > -limit else 0
+    high = int(found.upper) if found.upper.is_number and found.upper < limit else limit
+    return low, high
+
+
+def user_nodes(program: ExportedProgram) -> list[Any]:
+    """Placeholders of the user's inputs, in order."""
+    by_name = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    return [by_name[name] for name in program.graph_signature.user_inputs if isinstance(name, str) and name in by_name]
+
+
+def user_outputs(program: ExportedProgram) -> list[Any]:
+    """Values (fake tensors) of the user's outputs, in order."""
+    from torch.export.graph_signature import OutputKind
+
+    nodes = program.graph.output_node().args[0]
+    specs = program.graph_signature.output_specs
+    pairs: Any = zip(nodes, specs, strict=True)  # type: ignore[arg-type]
+    return [getattr(n, "meta", {}).get("val", n) for n, s in pairs if s.kind is OutputKind.USER_OUTPUT]
+
+
+def pinned(faults: Sequence[Fault], seen: Sequence[tuple[str, str | None, str | None]]) -> UnsupportedError:
+    """The refusal of a dynamic dimension: which, to what it was pinned, and by which line or layer (E-02)."""
+    fault = faults[0]
+    name, i = fault.axis
+    place = _place(fault, seen)
+    return UnsupportedError(
+        "dimension_not_dynamic",
+        f"Dimension {i} of '{name}' can't be dynamic from {fault.asked}: the model takes {fault.got}{place}.",
+        why="A reshape with constant sizes, a stored size or a test of the size in forward() pins it.",
+        fix=f"Use x.shape or -1 in that line instead of a number, or ask for a fixed size or a range within {fault.got}.",
+        details={"input": name, "dimension": i, "asked": str(fault.asked), "line": place.removeprefix(", because of ")},
+    )
+
+
+def _place(fault: Fault, seen: Sequence[tuple[str, str | None, str | None]]) -> str:
+    wanted = ("Eq(", "set_replacement", "Mod(", "<", ">", "Ne(")
+    about = [s for s in seen if s[1] and any(w in s[0] for w in wanted)]
+    named = [s for s in about if any(e in s[0] for e in fault.expressions)] or about
+    pins = [s for s in named if "Eq(" in s[0] or "set_replacement" in s[0]] or named
+    if not pins:
+        return ""
+    _, line, layer = pins[0]
+    return f", because of {line}" + (f" (layer '{layer}')" if layer else "")
+
+
+def widen_to_one(program: ExportedProgram, specs: Sequence[TensorSpec]) -> None:
+    """State the asked ranges in the program: torch starts every dynamic size at 2 though 1 was found to work."""
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    constraints = program._range_constraints
+    for spec, node in zip(specs, user_nodes(program), strict=True):
+        for asked, got in zip(spec.shape or (), node.meta["val"].shape, strict=True):
+            if isinstance(asked, Dim) and not isinstance(got, int):
+                constraints[_expr(got)] = ValueRanges(asked.min, asked.max)
+
+
+def output_shape(program: ExportedProgram, value: Any, name: str) -> tuple[Size, ...]:
+    """Sizes of one output; those that depend on inputs become the range they can take.
+
+    Raises:
+        UnsupportedError: a size depends on values and has no upper bound.
+    """
+    return tuple(d if isinstance(d, int) else _output_dim(program, _expr(d), name) for d in value.shape)
+
+
+def _output_dim(program: ExportedProgram, expr: Any, name: str) -> Size:
+    if expr.is_number:
+        return int(expr)
+    low, high = _exact(program, expr) or bounds(program, expr)
+    if high >= 2**31:
+        raise UnsupportedError(
+            "unbounded_output",
+            f"Output '{name}' can grow without bound.",
+            why="Its size depends on the values fed in (non-zero, boolean mask, non-maximum suppression), "
+            "and memory on a phone is planned ahead.",
+            fix="Return a fixed number of rows (torch.topk), or return the values before that step.",
+        )
+    low = max(low, 0)
+    return low if low == high else Dim(low, high, str(expr))
+
+
+def _exact(program: ExportedProgram, expr: Any) -> tuple[int, int] | None:
+    """Bounds by trying all sizes of a single symbol: intervals alone are too wide for ``s - s // 2``."""
+    (symbol, *others) = expr.free_symbols
+    known = program.range_constraints.get(symbol)
+    if others or known is None or not known.upper.is_number or known.upper - known.lower > 4096:
+        return None
+    values = [int(expr.subs(symbol, n)) for n in range(int(known.lower), int(known.upper) + 1)]
+    return min(values), max(values)
+
+
+def broken_guard(program: ExportedProgram, specs: Sequence[TensorSpec]) -> str | None:
+    """A condition on sizes that the export relied on and that fails somewhere inside the asked ranges, or None.
+
+    Size 1 is left out: torch's own "not 1" conditions only choose strides, and that size is compared by running it.
+    """
+    env = next((d.node.shape_env for n in user_nodes(program) for d in n.meta["val"].shape if not isinstance(d, int)), None)  # fmt: skip
+    ranges = {d.symbol: (max(2, d.min), d.max) for _, d in axes(specs)}
+    if env is None:
+        return None
+    for guard in env.guards:
+        expr = guard.expr
+        names = sorted(map(str, getattr(expr, "free_symbols", ())))
+        if not names or any(n not in ranges for n in names):
+            continue
+        for point in itertools.product(*(_samples(*ranges[n]) for n in names)):
+            values = {s: point[names.index(str(s))] for s in expr.free_symbols}
+            if expr.subs(values) == False:  # noqa: E712 - a sympy boolean
+                return str(expr)
+    return None
+
+
+def _samples(low: int, high: int) -> list[int]:
+    if high - low <= 32:
+        return list(range(low, high + 1))
+    step = (high - low) // 16
+    return sorted({*range(low, high + 1, step), low + 1, high - 1, high})
+
+
+def taken_sizes(module: nn.Module) -> frozenset[int]:
+    """Sizes that occur in weights: an example size equal to one of them could fit by accident."""
+    return frozenset(n for t in (*module.parameters(), *module.buffers()) for n in t.shape)
