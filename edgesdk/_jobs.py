@@ -69,7 +69,11 @@ def import_model(args: Json, report: Report) -> Json:
         "model": modelfile.describe(model),
         "fingerprint": modelfile.fingerprint(model),
         "no_program": _error_of(model),
-        "has": {"program": model.program is not None, "script": model.script is not None, "onnx": model.onnx is not None},
+        "has": {
+            "program": model.program is not None,
+            "script": model.script is not None,
+            "onnx": model.onnx is not None,
+        },
         "warnings": [warn.to_json() for warn in _reference_warnings(model.signature, reference)],
         **_statistics(model),
     }
@@ -252,10 +256,14 @@ def golden(args: Json, report: Report) -> Json:
             with edgesdk.load(args["bundle"], id_) as session:
                 test = session.self_test()
         except (UnsupportedError, MissingToolError) as error:
-            found.append({"id": id_, "ran": False, "max_abs_error": None, "snr_db": None, "why": str(error), "ok": None})
+            found.append(
+                {"id": id_, "ran": False, "max_abs_error": None, "snr_db": None, "why": str(error), "ok": None}
+            )
             continue
         except EdgeError as error:
-            found.append({"id": id_, "ran": False, "max_abs_error": None, "snr_db": None, "why": str(error), "ok": False})
+            found.append(
+                {"id": id_, "ran": False, "max_abs_error": None, "snr_db": None, "why": str(error), "ok": False}
+            )
             continue
         found.append({
             "id": id_, "ran": True, "why": _why(test), "ok": test.ok,
@@ -269,5 +277,9 @@ def _why(test: SelfTest) -> str | None:
     """What a failed self-test says, in words; None when it is fine."""
     if not test.calls:
         return "The bundle has no golden vectors."
-    bad = [f"output '{o.name}' is off by {o.max_abs_error:.3g}, more than {o.tolerance:.3g}" for o in test.outputs if not o.ok]
+    bad = [
+        f"output '{o.name}' is off by {o.max_abs_error:.3g}, more than {o.tolerance:.3g}"
+        for o in test.outputs
+        if not o.ok
+    ]
     return "; ".join(bad) or None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.artifacts import Package, TensorSpec, parse_input
+from edgesdk.artifacts import Package, TensorSpec, VariantResult, parse_input
 from edgesdk.building import Progress
 from edgesdk.errors import InputError, UsageError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from edgesdk.importing import ImportOptions
     from edgesdk.inspection import Inspection
+    from edgesdk.recipe import PackageConfig
 
 Json = dict[str, Any]
 
@@ -105,7 +106,10 @@ def _saved_module(
     model = export_module(copy.deepcopy(module), located, asked)  # eval() and .cpu() must not touch the caller's
     if model.program is None:
         raise model.no_program or InputError(
-            "not_exportable", f"{name} can't be exported.", why="torch.export refused it.", fix="Save it as TorchScript instead."
+            "not_exportable",
+            f"{name} can't be exported.",
+            why="torch.export refused it.",
+            fix="Save it as TorchScript instead.",
         )
     path = folder / f"{name}.pt2"
     torch.export.save(model.program, path, extra_files={modelfile.EXTRA: modelfile.dumps(model)})
@@ -172,3 +176,16 @@ def verify(
 
     return verdict.reach(Path(bundle), key, against, source, progress or Silent())
 
+
+def lower(config: PackageConfig, output: Path, progress: Progress | None = None) -> VariantResult:
+    """See :func:`edgesdk.steps.lower`."""
+    from edgesdk import steps
+
+    return steps.lower(config, output, progress or Silent())
+
+
+def bundle(files: Sequence[Path], config: PackageConfig, progress: Progress | None = None) -> Package:
+    """See :func:`edgesdk.steps.bundle`."""
+    from edgesdk import steps
+
+    return steps.bundle(files, config, progress or Silent())

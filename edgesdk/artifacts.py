@@ -118,7 +118,10 @@ def parse_input(text: str) -> TensorSpec:
     example = "Write it as NAME=DTYPE[SIZES], e.g. --input 'input=float32[1..8,3,224,224]'."
     if not match:
         raise UsageError(
-            "bad_input_spec", f"--input {text!r} can't be read.", why="The name, dtype or bracket is missing.", fix=example
+            "bad_input_spec",
+            f"--input {text!r} can't be read.",
+            why="The name, dtype or bracket is missing.",
+            fix=example,
         )
     dtype = match["dtype"]
     if dtype not in DTYPES:

@@ -179,7 +179,7 @@ class Builder:
             failure: EdgeError
             try:
                 lowered, where = self._lower(plan, rung or "portable", out)
-                verification = self._verify(plan, imported, lowered, where)
+                verification = self.verify(plan, imported, lowered, where)
                 if verification.verified in (True, "not_run"):
                     return replace(lowered, warnings=(*lowered.warnings, *slips)), verification
                 failure = _unfaithful(plan, lowered, verification)
@@ -214,7 +214,7 @@ class Builder:
                 self._submit("import_model", args).result()
                 self._saved = True
 
-    def _verify(self, plan: VariantPlan, imported: Imported, lowered: Lowered, lowered_by: int) -> Verification:
+    def verify(self, plan: VariantPlan, imported: Imported, lowered: Lowered, lowered_by: int) -> Verification:
         runtime = find(plan.runtime)
         if plan.backend is not None and plan.backend not in runtime.runs_here:
             return Verification(
@@ -225,6 +225,7 @@ class Builder:
             "quantization": plan.quantization, "signature": imported.signature.to_json(),
         }  # fmt: skip
         with _timed(self, "verify"):
+            # Another process than the one that lowered it reads the final bytes.
             return VERIFICATION.validate_python(self._submit("verify", args, not_on=lowered_by).result()[1])
 
     def _submit(self, job: str, args: Json, **where: int | None) -> Future[tuple[int, Json]]:
@@ -301,4 +302,3 @@ def _import_crashed(model: str, crash: WorkerCrashed) -> EdgeError:
         "import_crashed", f"Importing {model} failed: {crash}.", why=why,
         fix="Check that the model runs in plain PyTorch on this machine.", details={"log": crash.log[-2000:]},
     )  # fmt: skip
-

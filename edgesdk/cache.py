@@ -58,7 +58,9 @@ def own_fingerprint() -> str:
     """Hash of edgesdk's own code: a changed lowering pass must not answer from old results."""
     digest = hashlib.sha256()
     here = Path(__file__).parent
-    for path in sorted(p for p in here.rglob("*") if p.suffix in (".py", ".toml", ".j2", ".json") and "cli" not in p.parts):
+    for path in sorted(
+        p for p in here.rglob("*") if p.suffix in (".py", ".toml", ".j2", ".json") and "cli" not in p.parts
+    ):
         digest.update(str(path.relative_to(here)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 

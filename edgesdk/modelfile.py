@@ -103,7 +103,7 @@ def fingerprint(model: Model) -> str:
         model.script.save(buffer)
         digest.update(buffer.getbuffer())
     if model.onnx is not None:
-        for path in (model.onnx, *(model.onnx.parent / name for name in sorted(_external_files(model.onnx)))):
+        for path in (model.onnx, *(model.onnx.parent / name for name in sorted(external_files(model.onnx)))):
             digest.update(sha256_file(path).encode())
     return digest.hexdigest()
 
@@ -120,7 +120,7 @@ def _hash_tensor(digest: Any, name: str, tensor: Any) -> None:
         digest.update(repr(tensor).encode())
 
 
-def _external_files(onnx_path: Path) -> set[str]:
+def external_files(onnx_path: Path) -> set[str]:
     import onnx
     from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
@@ -137,8 +137,7 @@ def _external_files(onnx_path: Path) -> set[str]:
 def _copy_onnx(source: Path, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     shutil.copyfile(source, folder / "model.onnx")
-    for name in _external_files(source):
+    for name in external_files(source):
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source.parent / name, target)
-

@@ -52,11 +52,11 @@ def run(config: PackageConfig, progress: Progress) -> Package:
     folder = config.folder(job.name).absolute()
     cache = caching.Cache(enabled=not config.no_cache)
     with cache.work_folder() as work, cache.lock(job.key or "none-" + job.name):
-        document, bundle = _cached(job, cache, work) or _build(job, cache, work, progress)
+        document, bundle = _cached(job, cache) or _build(job, cache, work, progress)
         progress.stage("writing the package")
         emit(document, bundle, folder, force=config.force)
     progress.done()
-    return _package(document, folder, cache, time.perf_counter() - begin)
+    return finished(document, folder, cache, time.perf_counter() - begin)
 
 
 def plan(config: PackageConfig) -> Json:
@@ -83,9 +83,7 @@ def prepare(config: PackageConfig) -> Job:
 
 
 def _options(config: PackageConfig) -> ImportOptions:
-    return ImportOptions(
-        inputs=config.inputs, arch=config.arch, trust_pickle=config.trust_pickle, image=_image(config)
-    )
+    return ImportOptions(inputs=config.inputs, arch=config.arch, trust_pickle=config.trust_pickle, image=_image(config))
 
 
 def _image(config: PackageConfig) -> tuple[int, int] | None:
@@ -112,7 +110,7 @@ def _key(config: PackageConfig, located: Located, labels: Sequence[str] | None, 
     return caching.key("package", files, located.source.git_commit, asked, labels, key_id)
 
 
-def _cached(job: Job, cache: caching.Cache, work: Path) -> tuple[Json, Path] | None:
+def _cached(job: Job, cache: caching.Cache) -> tuple[Json, Path] | None:
     entry = cache.get(job.key, count=len(job.plans)) if job.key else None
     if entry is None:
         if job.key:
@@ -126,7 +124,7 @@ def _build(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tu
     config = job.config
     size = pool_size(config.jobs, len(job.plans), _weights(job.located))
     with Pool(size, work) as pool:
-        builder = Builder(config, _import_args(job), work, cache, progress, pool)
+        builder = Builder(config, import_args(job), work, cache, progress, pool)
         for index in range(1, size):
             pool.warm("edgesdk._jobs:warm", {"modules": _warm_modules(job.plans[index % len(job.plans)])}, index)
         progress.stage("importing")
@@ -134,16 +132,21 @@ def _build(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tu
             imported = builder.import_model(job.plans)
         progress.stage("lowering and verifying")
         variants = builder.variants(job.plans, imported)
-        progress.stage("bundling")
-        with _clock(builder.timings, "bundle"):
-            bundle = write_bundle(job, imported, variants, work)
-            runnable = [v.lowered.id for v in variants if v.verification.verified is True]
-            args = {"bundle": str(bundle), "variants": runnable}
-            pool.submit("edgesdk._jobs:check_bundle", args, progress.update, not_on=0).result()
-    document = _document(job, imported, variants, bundle, builder.timings)
+        document, bundle = bundled(job, builder, imported, variants)
     if job.key:
         cache.put(job.key, document, {"bundle.edge": bundle})
     return document, bundle
+
+
+def bundled(job: Job, builder: Builder, imported: Imported, variants: Sequence[Variant]) -> tuple[Json, Path]:
+    """Write the bundle, and run the golden vectors from its final bytes in a process that didn't lower them."""
+    builder.progress.stage("bundling")
+    with _clock(builder.timings, "bundle"):
+        bundle = write_bundle(job, imported, variants, builder.folder)
+        runnable = [v.lowered.id for v in variants if v.verification.verified is True]
+        args = {"bundle": str(bundle), "variants": runnable}
+        builder.pool.submit("edgesdk._jobs:check_bundle", args, builder.progress.update, not_on=0).result()
+    return package_document(job, imported, variants, bundle, builder.timings), bundle
 
 
 def _weights(located: Located) -> int:
@@ -155,7 +158,7 @@ def _warm_modules(plan: VariantPlan) -> list[str]:
     return _WARM.get(plan.runtime, [])
 
 
-def _import_args(job: Job) -> Json:
+def import_args(job: Job) -> Json:
     config = job.config
     return {
         "model": config.model,
@@ -183,7 +186,7 @@ class _clock:
         self._timings[self._step] = time.perf_counter() - self._begin
 
 
-def _document(
+def package_document(
     job: Job, imported: Imported, variants: Sequence[Variant], bundle: Path, timings: Mapping[str, float]
 ) -> Json:
     """The ``edgesdk.package/1`` object with the report's fields; paths and this run's timings come later."""
@@ -203,7 +206,9 @@ def _document(
         "bundle": None,
         **bundle_bytes_of(bundle),
         "variants": [v.to_json() for v in shown],
-        "timings_s": {step: round(timings.get(step, 0.0), 3) for step in ("import", "lower", "verify", "bundle", "total")},
+        "timings_s": {
+            step: round(timings.get(step, 0.0), 3) for step in ("import", "lower", "verify", "bundle", "total")
+        },
         "cache": {"hits": 0, "misses": 0},
         "warnings": [w.to_json() for w in _warnings(job, imported, variants)],
         "source": {**imported.model["source"], "git_commit": job.located.source.git_commit},
@@ -229,7 +234,9 @@ def _version() -> str:
 def _warnings(job: Job, imported: Imported, variants: Sequence[Variant]) -> list[Warn]:
     found = [*imported.warnings, *(w for v in variants for w in v.warnings)]
     found += [
-        Warn("not_verified", f"{v.lowered.id}: {v.verification.why}") for v in variants if v.verification.verified == "not_run"
+        Warn("not_verified", f"{v.lowered.id}: {v.verification.why}")
+        for v in variants
+        if v.verification.verified == "not_run"
     ]
     if not any("int8" in v.lowered.quantization for v in variants):
         found.append(_int8_hint(imported))
@@ -245,7 +252,7 @@ def _int8_hint(imported: Imported) -> Warn:
     )
 
 
-def _package(document: Json, folder: Path, cache: caching.Cache, total: float) -> Package:
+def finished(document: Json, folder: Path, cache: caching.Cache, total: float) -> Package:
     """The document of this run: paths as seen from here, this run's total, and what the cache did."""
     bundle = folder / f"{document['name']}.edge"
     timings = document["timings_s"] if cache.misses else dict.fromkeys(document["timings_s"], 0.0)
@@ -257,5 +264,3 @@ def _package(document: Json, folder: Path, cache: caching.Cache, total: float) -
         "cache": {"hits": cache.hits, "misses": cache.misses},
     }
     return Package(document["name"], document["version"], document["target"], folder, bundle, shown)
-
-

@@ -103,7 +103,9 @@ def _check(plan: VariantPlan) -> None:
     require(runtime)
 
 
-def as_json(config: PackageConfig, plans: tuple[VariantPlan, ...], name: str, kind: str, cached: bool) -> dict[str, Any]:
+def as_json(
+    config: PackageConfig, plans: tuple[VariantPlan, ...], name: str, kind: str, cached: bool
+) -> dict[str, Any]:
     """The ``edgesdk.plan/1`` object of ``--dry-run``."""
     return {
         "schema": "edgesdk.plan/1",

@@ -63,7 +63,9 @@ def make_cases(
 
 def _size_sets(signature: Signature) -> list[tuple[str, dict[str, int]]]:
     """Sizes for each symbol of the signature, by label. Dimensions of one symbol always get the same size."""
-    dims = {_key(spec, i, d): d for spec in signature.inputs for i, d in enumerate(spec.shape or ()) if isinstance(d, Dim)}
+    dims = {
+        _key(spec, i, d): d for spec in signature.inputs for i, d in enumerate(spec.shape or ()) if isinstance(d, Dim)
+    }
     if not dims:
         return [("static", {})]
     least = {key: d.min for key, d in dims.items()}
@@ -131,7 +133,9 @@ def _picture(
 def synthetic_photo(height: int, width: int, rng: np.random.Generator) -> np.ndarray:
     """uint8 [height, width, 3]: smooth light, a few flat shapes with hard edges, a little sensor noise."""
     y, x = np.mgrid[0:height, 0:width].astype(np.float64)
-    image = np.stack([127 + 100 * np.sin(x / rng.uniform(9, 40) + c) * np.cos(y / rng.uniform(9, 40)) for c in range(3)], -1)
+    image = np.stack(
+        [127 + 100 * np.sin(x / rng.uniform(9, 40) + c) * np.cos(y / rng.uniform(9, 40)) for c in range(3)], -1
+    )
     for _ in range(4):
         top, left = rng.integers(0, height // 2), rng.integers(0, width // 2)
         image[top : top + height // 3, left : left + width // 3] = rng.uniform(0, 255, 3)
@@ -184,7 +188,12 @@ def load_cases(path: Path) -> tuple[Case, ...]:
 
 def save_outputs(path: Path, outputs: Sequence[Sequence[Feed]]) -> None:
     """Write outputs, a list over the steps for each case, as an ``.npz``; arrays are named ``CASE.STEP.OUTPUT``."""
-    arrays = {f"{c}.{s}.{name}": a for c, steps in enumerate(outputs) for s, step in enumerate(steps) for name, a in step.items()}
+    arrays = {
+        f"{c}.{s}.{name}": a
+        for c, steps in enumerate(outputs)
+        for s, step in enumerate(steps)
+        for name, a in step.items()
+    }
     _save(path, arrays)
 
 

@@ -28,7 +28,9 @@ def reach(
         with EdgeBundle.open(path, key=key) as bundle:
             signature, ids = bundle.signature, [v.id for v in bundle.manifest.variants]
     except IntegrityError as error:
-        state = error.code.removeprefix("signature_") if error.code.startswith("signature_") else _unknown_signature(path)
+        state = (
+            error.code.removeprefix("signature_") if error.code.startswith("signature_") else _unknown_signature(path)
+        )
         return Verdict(False, state, (), 6, f"{error.message} {error.why}")
     if against is not None:
         progress.stage(f"comparing with {against}")
@@ -66,7 +68,10 @@ def _in_worker(path: Path, ids: list[str], args: Json, progress: Progress) -> li
         except WorkerCrashed:
             return [_alone(pool, job, {**args, "variants": [one]}, progress) for one in ids]
         except GateError as error:
-            return [{"id": one, "ran": False, "max_abs_error": None, "snr_db": None, "why": str(error), "ok": False} for one in ids]
+            return [
+                {"id": one, "ran": False, "max_abs_error": None, "snr_db": None, "why": str(error), "ok": False}
+                for one in ids
+            ]
 
 
 def _alone(pool: Pool, job: str, args: Json, progress: Progress) -> Json:

@@ -42,6 +42,8 @@ TOLERANCES: Mapping[str, Tolerance] = {
     "none": Tolerance(),
     # Half precision carries 11 bits: 2⁻¹¹ = 4.9e-4 per rounding, some dozens of roundings deep.
     "fp16": Tolerance(relative=3e-2, snr_db=34.0, flips=0.01),
+    # A user's own file of unknown precision (edgesdk bundle): 20 dB is where int8 that is still useful ends.
+    "custom": Tolerance(relative=0.3, snr_db=20.0, flips=0.05),
 }
 ABSOLUTE_FLOOR = 1e-6
 """Errors below this are never held against an output whose values are (nearly) zero."""
@@ -117,7 +119,11 @@ def _numeric_fault(
     allowed = max(ABSOLUTE_FLOOR, tolerance.relative * fidelity.max_abs_reference)
     if fidelity.max_abs_error > allowed:
         return f"is off by {fidelity.max_abs_error:.3g}, more than {allowed:.3g}"
-    if fidelity.max_abs_reference > ABSOLUTE_FLOOR and fidelity.snr_db is not None and fidelity.snr_db < tolerance.snr_db:
+    if (
+        fidelity.max_abs_reference > ABSOLUTE_FLOOR
+        and fidelity.snr_db is not None
+        and fidelity.snr_db < tolerance.snr_db
+    ):
         return f"has a signal-to-noise ratio of {fidelity.snr_db:.1f} dB, less than {tolerance.snr_db:.0f} dB"
     return None
 
@@ -192,7 +198,11 @@ def reference_warnings(signature: Signature, reference: Sequence[Sequence[Output
     bad = [
         spec.name
         for spec in signature.outputs
-        if any(step[spec.name].dtype.kind == "f" and not np.isfinite(step[spec.name]).all() for c in reference for step in c)
+        if any(
+            step[spec.name].dtype.kind == "f" and not np.isfinite(step[spec.name]).all()
+            for c in reference
+            for step in c
+        )
     ]
     if bad:
         found.append(Warn("non_finite_output", f"The original itself answers NaN or infinity in {', '.join(bad)}."))
@@ -201,7 +211,19 @@ def reference_warnings(signature: Signature, reference: Sequence[Sequence[Output
 
 def cpu_flags() -> tuple[str, ...]:
     """The CPU features that decide which kernels ran here, e.g. ``("avx2", "avx512_vnni")``; empty when unknown."""
-    wanted = ("avx", "avx2", "avx_vnni", "avx512f", "avx512_vnni", "amx_int8", "asimd", "asimddp", "i8mm", "fphp", "sve")
+    wanted = (
+        "avx",
+        "avx2",
+        "avx_vnni",
+        "avx512f",
+        "avx512_vnni",
+        "amx_int8",
+        "asimd",
+        "asimddp",
+        "i8mm",
+        "fphp",
+        "sve",
+    )
     try:
         with Path("/proc/cpuinfo").open() as file:
             lines = [line for line in file if line.startswith(("flags", "Features"))]

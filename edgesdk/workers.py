@@ -137,7 +137,13 @@ class Pool:
         self.submit(function, args, lambda *_: None, on=index)
 
     def submit(
-        self, function: str, args: Mapping[str, Any], report: Report, *, on: int | None = None, not_on: int | None = None
+        self,
+        function: str,
+        args: Mapping[str, Any],
+        report: Report,
+        *,
+        on: int | None = None,
+        not_on: int | None = None,
     ) -> Future[tuple[int, Json]]:
         """Run a job as soon as a fitting worker is idle; the future holds (worker's number, result)."""
 
@@ -182,7 +188,9 @@ class Pool:
     def __enter__(self) -> Pool:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
         self._threads.shutdown(wait=True)
         for worker in self._workers:

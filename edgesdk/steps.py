@@ -1,0 +1,206 @@
+"""Single steps as functions: ``lower`` (one model, one runtime, one file) and ``bundle`` (files that already exist)."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from edgesdk import cache as caching
+from edgesdk._worker import disk_error
+from edgesdk.artifacts import Lowered, Package, VariantResult, Verification, Warn, variant_id
+from edgesdk.building import Builder, Imported, Progress, Variant
+from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, UsageError
+from edgesdk.output import emit
+from edgesdk.pipeline import bundled, finished, import_args, prepare
+from edgesdk.planning import VariantPlan
+from edgesdk.recipe import PackageConfig
+from edgesdk.workers import Pool
+
+_RUNTIME_OF = {"executorch": "executorch", "torchscript_lite": "torchscript", "onnx": "onnx", "ort": "onnx"}
+"""Runtime by the format that the bytes show."""
+
+
+def lower(config: PackageConfig, output: Path, progress: Progress) -> VariantResult:
+    """Lower a model for the one runtime of ``config`` to the file ``output``, and check it against the original.
+
+    Raises:
+        UsageError: ``output`` exists (and ``config.force`` is not set), or several runtimes are asked for.
+        EdgeError: see ``pipeline.run``; ``output`` isn't touched then.
+    """
+    _check_free(output, config.force)
+    job = prepare(config)
+    if len(job.plans) != 1:
+        raise UsageError(
+            "several_variants", "lower makes one file.", why=f"Asked for are {', '.join(p.id for p in job.plans)}.",
+            fix="Name one --runtime, one --backend and one --quantize, or use edgesdk package.",
+        )  # fmt: skip
+    cache = caching.Cache(enabled=not config.no_cache)
+    with cache.work_folder() as work, Pool(2, work) as pool:
+        builder = Builder(config, import_args(job), work, cache, progress, pool)
+        progress.stage("importing")
+        imported = builder.import_model(job.plans)
+        progress.stage("lowering and verifying")
+        (variant,) = builder.variants(job.plans, imported)
+        _deliver(variant, output)
+    progress.done()
+    return _result(variant, output)
+
+
+def _check_free(output: Path, force: bool) -> None:
+    if output.is_dir() or (output.exists() and not force):
+        what = "is a folder" if output.is_dir() else "exists"
+        raise UsageError(
+            "output_exists", f"{output} {what}.", why="A file is never written over unasked.",
+            fix="Choose another name with -o, or replace the file with --force.",
+        )  # fmt: skip
+    if not output.absolute().parent.is_dir():
+        raise UsageError(
+            "output_no_folder", f"The folder of {output} doesn't exist.", why="lower writes one file and makes no folders.",
+            fix=f"Make it first: mkdir -p {output.parent}",
+        )  # fmt: skip
+
+
+def _deliver(variant: Variant, output: Path) -> None:
+    """Copy beside the target, then rename: there is never half a file. External data goes beside it, by its own name."""
+    files = [
+        *((extra, output.parent / extra.name) for extra in variant.lowered.extra_files),
+        (variant.lowered.path, output),
+    ]
+    for source, target in files:
+        temporary = target.with_name(f".{target.name}.edgesdk-part")
+        try:
+            shutil.copyfile(source, temporary)
+            temporary.replace(target)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise disk_error(error) or error from error
+
+
+def _result(variant: Variant, output: Path) -> VariantResult:
+    return VariantResult(
+        variant.lowered, variant.verification, output.name, output.stat().st_size, variant.sha256, variant.lowered.rung
+    )
+
+
+def bundle(files: Sequence[Path], config: PackageConfig, progress: Progress) -> Package:
+    """Package lowered files that already exist: each is run by its engine and compared with ``config.model`` first.
+
+    Raises:
+        InputError: a file is missing, damaged or of no kind that a bundle holds.
+        GateError: a file answers differently from the model.
+    """
+    begin = time.perf_counter()
+    job = prepare(config)
+    lowered = [_adopt(path) for path in files]
+    clash = next((low.id for i, low in enumerate(lowered) if low.id in [o.id for o in lowered[:i]]), None)
+    if clash:
+        raise UsageError(
+            "same_variant_twice", f"Two files are both {clash}.", why="A bundle holds one file for each runtime and back end.",
+            fix="Bundle them separately.",
+        )  # fmt: skip
+    folder = config.folder(job.name).absolute()
+    cache = caching.Cache(enabled=False)
+    with cache.work_folder() as work, Pool(2, work) as pool:
+        builder = Builder(config, import_args(job), work, cache, progress, pool)
+        progress.stage("importing")
+        imported = builder.import_model(())
+        progress.stage("verifying")
+        variants = [_checked(builder, imported, low, work) for low in lowered]
+        document, made = bundled(job, builder, imported, variants)
+        progress.stage("writing the package")
+        emit(document, made, folder, force=config.force)
+    progress.done()
+    return finished(document, folder, cache, time.perf_counter() - begin)
+
+
+def _adopt(path: Path) -> Lowered:
+    """What a user's file is, from its bytes.
+
+    Raises:
+        InputError: it is nothing that a bundle can hold.
+    """
+    from edgesdk.importing import ImportOptions, locate
+
+    if path.suffix == ".mlpackage" and path.is_dir():
+        raise UnsupportedError(
+            "mlpackage_unsupported", f"{path} can't be bundled on this machine.",
+            why="A Core ML package is a folder that only macOS can run, so it can't be verified here.",
+            fix="Package the source model with --runtime executorch --backend coreml instead.",
+        )  # fmt: skip
+    kind = locate(str(path), ImportOptions()).kind
+    if kind not in _RUNTIME_OF:
+        raise InputError(
+            "not_lowered", f"{path} is a {kind.replace('_', ' ')}, not a lowered file.",
+            why="A bundle holds .pte, .ptl, .onnx and .ort files.", fix=f"Lower it first: edgesdk package {path}",
+        )  # fmt: skip
+    runtime = _RUNTIME_OF[kind]
+    backend = _backend(path) if runtime == "executorch" else None
+    return Lowered(runtime, backend, "none", path, "full")
+
+
+def _backend(path: Path) -> str:
+    """The back end that a ``.pte`` names in its bytes."""
+    data = path.read_bytes()
+    names = {b"XnnpackBackend": "xnnpack", b"CoreMLBackend": "coreml", b"VulkanBackend": "vulkan", b"MPSBackend": "mps"}
+    return next((name for text, name in names.items() if text in data), "portable")
+
+
+def _checked(builder: Builder, imported: Imported, lowered: Lowered, work: Path) -> Variant:
+    """The file under its place in the bundle, verified; looser than float32 when it only then agrees."""
+    suffix = (
+        lowered.path.suffix
+        if lowered.path.suffix in (".ort", ".onnx")
+        else {"executorch": ".pte"}.get(lowered.runtime, ".ptl")
+    )
+    for scheme in ("none", "fp16", "custom"):
+        placed = work / (variant_id(lowered.runtime, lowered.backend, scheme) + suffix)
+        shutil.copyfile(lowered.path, placed)
+        extra = _external(lowered, work)
+        candidate = replace(lowered, path=placed, quantization=scheme, extra_files=extra)
+        verification = _verified(builder, imported, candidate)
+        if verification.verified is not False:
+            break
+        placed.unlink()
+    else:
+        raise GateError(
+            "not_faithful", f"{lowered.path} answers differently from {builder.config.model}: {verification.why}.",
+            why="It was made from another model, with other weights, or loses too much by quantization.",
+            fix="Bundle the file with the model it was made from.",
+            details={"outputs": [o.to_json() for o in verification.outputs]},
+        )  # fmt: skip
+    note = () if scheme == "none" else (_loose(lowered.path, verification),)
+    return Variant(candidate, verification, placed.name, caching.sha256_file(placed), note)
+
+
+def _external(lowered: Lowered, work: Path) -> tuple[Path, ...]:
+    if lowered.runtime != "onnx" or lowered.path.suffix == ".ort":
+        return ()
+    from edgesdk.modelfile import external_files
+
+    placed = []
+    for name in sorted(external_files(lowered.path)):
+        target = work / name
+        shutil.copyfile(lowered.path.parent / name, target)
+        placed.append(target)
+    return tuple(placed)
+
+
+def _verified(builder: Builder, imported: Imported, lowered: Lowered) -> Verification:
+    plan = VariantPlan(lowered.runtime, lowered.backend, lowered.quantization)
+    try:
+        return builder.verify(plan, imported, lowered, 0)
+    except EdgeError as error:
+        if error.code in ("shape_mismatch", "dtype_mismatch", "input_unknown"):
+            return Verification(verified=False, why=error.message)
+        raise
+
+
+def _loose(path: Path, verification: Verification) -> Warn:
+    snr = min((o.snr_db for o in verification.outputs if o.snr_db is not None), default=0.0)
+    return Warn(
+        "reduced_precision",
+        f"{path.name} agrees with the model only to {snr:.0f} dB, as a quantized or half-precision file does.",
+    )
