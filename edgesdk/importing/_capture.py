@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import sys
 import warnings
@@ -20,11 +21,12 @@ _SHAPES = "torch.fx.experimental.symbolic_shapes"
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """No log lines or warnings of torch's on the user's terminal while a failure is being turned into a sentence."""
+    """No log lines, warnings or half graphs of torch's on the terminal while a failure is turned into a sentence."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        sink = io.StringIO()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -72,6 +74,8 @@ class _Watch(logging.Handler):
         layer: Any = None
         frame: Any = sys._getframe()
         while frame is not None:
+            if frame.f_code is why_pinned.__code__:
+                break
             frames.append((frame.f_code.co_filename, frame.f_lineno))
             holder = frame.f_locals.get("self")
             if layer is None and frame.f_code.co_name == "_call_impl" and isinstance(holder, torch.nn.Module):
@@ -90,12 +94,16 @@ def why_pinned(
     level, propagate, handlers, disabled = log.level, log.propagate, log.handlers, logging.root.manager.disable
     names = {id(layer): name for name, layer in module.named_modules()}
     for layer in module.modules():
-        vars(layer)["_edgesdk_name"] = names[id(layer)]
+        vars(layer)["_edgesdk_name"] = f"{type(layer).__name__} '{names[id(layer)] or 'model'}'"
     logging.disable(logging.NOTSET)
     log.handlers, log.propagate = [watch], False
     log.setLevel(logging.INFO)
     try:
-        with warnings.catch_warnings(), torch.no_grad(), contextlib.suppress(Exception):
+        sink = io.StringIO()
+        with (
+            warnings.catch_warnings(), torch.no_grad(), contextlib.suppress(Exception),
+            contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink),
+        ):  # fmt: skip
             warnings.simplefilter("ignore")
             torch.export.export(module, tuple(args), dict(kwargs) or None, dynamic_shapes=shapes, strict=False)
     finally:

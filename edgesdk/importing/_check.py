@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.artifacts import Model, Warn
+from edgesdk.artifacts import Model, TensorSpec, Warn
 from edgesdk.errors import InputError, UnsupportedError
 from edgesdk.importing._dynamic import Axis, other_plans
 from edgesdk.importing._flat import flat_program
@@ -109,8 +109,27 @@ def _compare(model: Model, sides: Sides, feed: Sequence[Any], answer: list[torch
         found = answer if answer is not None else _run(sides.program, feed)
     except Exception as exc:  # an assertion of the graph, of any kind
         raise _differs(shapes, f"the graph refuses that input ({first_sentence(exc)})") from exc
+    for spec, value in zip(model.signature.outputs, expected, strict=True):
+        if not _fits(spec, value):
+            raise _other_shape(spec, value, shapes)
     if not alike(expected, found, 1e-4):
         raise _differs(shapes, _difference(expected, found))
+
+
+def _fits(spec: TensorSpec, value: torch.Tensor) -> bool:
+    if spec.shape is None or len(spec.shape) != value.dim():
+        return False
+    ends = [(d, d) if isinstance(d, int) else (d.min, d.max) for d in spec.shape]
+    return all(low <= n <= high for (low, high), n in zip(ends, value.shape, strict=True))
+
+
+def _other_shape(spec: TensorSpec, value: torch.Tensor, shapes: str) -> UnsupportedError:
+    return UnsupportedError(
+        "dimension_not_dynamic",
+        f"At {shapes} the model's output '{spec.name}' has the shape {list(value.shape)}, which isn't of the form {spec}.",
+        why="squeeze() without a dimension, or a test of the size in forward(), gives another shape at this size.",
+        fix="Name the dimension (squeeze(-1)), or leave that size out of the range in --input.",
+    )
 
 
 def _difference(expected: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> str:

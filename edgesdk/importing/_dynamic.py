@@ -31,18 +31,21 @@ def size_plans(specs: Sequence[TensorSpec], taken: frozenset[int]) -> Iterator[d
     """
     keys = (
         lambda axis, d: d.symbol or axis,
-        lambda axis, d: d.symbol or (axis[1], d.min, d.max),
+        lambda axis, d: d.symbol or axis[1],
         lambda axis, d: d.symbol or (d.min, d.max),
     )
     tried: list[dict[Axis, int]] = []
     for key in keys:
-        chosen: dict[Any, int] = {}
-        plan = {}
+        shared: dict[Any, Dim] = {}
         for axis, d in axes(specs):
-            group = key(axis, d)
-            if group not in chosen:
-                chosen[group] = _pick(d, taken | set(chosen.values()))
-            plan[axis] = chosen[group]
+            one = shared.get(key(axis, d), d)
+            shared[key(axis, d)] = Dim(max(one.min, d.min), min(one.max, d.max))
+        if any(d.min > d.max for d in shared.values()):
+            continue
+        chosen: dict[Any, int] = {}
+        for group, d in shared.items():
+            chosen[group] = _pick(d, taken | set(chosen.values()))
+        plan = {axis: chosen[key(axis, d)] for axis, d in axes(specs)}
         if plan not in tried:
             tried.append(plan)
             yield plan
@@ -68,6 +71,17 @@ def other_plans(specs: Sequence[TensorSpec], used: Mapping[Axis, int]) -> list[d
         if plan and plan != dict(used) and plan not in plans:
             plans.append(plan)
     return plans
+
+
+def single_sizes(specs: Sequence[TensorSpec], taken: frozenset[int]) -> Iterator[dict[Axis, int]]:
+    """Sizes a model may be pinned to, all its dynamic dimensions given the same one: ends, small ones, those of weights."""
+    dims = [d for _, d in axes(specs)]
+    if not dims:
+        return
+    low, high = max(d.min for d in dims), min(d.max for d in dims)
+    wished = sorted({low, high, *range(low, min(low + 16, high) + 1), *(n for n in taken if low <= n <= high)})
+    for size in wished[:40] if low <= high else ():
+        yield {axis: size for axis, _ in axes(specs)}
 
 
 def dynamic_dims(spec: TensorSpec) -> dict[int, Any]:
@@ -106,14 +120,16 @@ def read_inputs(program: ExportedProgram, specs: Sequence[TensorSpec]) -> tuple[
 
 
 def _compare(program: ExportedProgram, axis: Axis, asked: Dim, got: Any) -> Fault | None:
-    if isinstance(got, int):
-        return Fault(axis, asked, f"only {got}", ())
+    if isinstance(got, int) or _expr(got).is_number:
+        return Fault(axis, asked, f"{int(got)}", ())
     expr = _expr(got)
     low, high = bounds(program, expr)
     if not expr.is_Symbol:
-        return Fault(axis, asked, f"only sizes of the form {expr}", tuple(map(str, expr.free_symbols)))
+        factor = expr.as_coeff_Mul()[0]
+        form = f"multiples of {factor}" if factor > 1 else f"sizes of the form {expr}"
+        return Fault(axis, asked, form, tuple(map(str, expr.free_symbols)))
     if low > max(asked.min, 2) or high < asked.max:
-        return Fault(axis, asked, f"only {max(low, asked.min)}..{min(high, asked.max)}", (str(expr),))
+        return Fault(axis, asked, f"{max(low, asked.min)}..{min(high, asked.max)}", (str(expr),))
     return None
 
 
@@ -153,25 +169,43 @@ def pinned(faults: Sequence[Fault], seen: Sequence[tuple[str, str | None, str | 
     """The refusal of a dynamic dimension: which, to what it was pinned, and by which line or layer (E-02)."""
     fault = faults[0]
     name, i = fault.axis
-    place = _place(fault, seen)
-    return UnsupportedError(
-        "dimension_not_dynamic",
-        f"Dimension {i} of '{name}' can't be dynamic from {fault.asked}: the model takes {fault.got}{place}.",
-        why="A reshape with constant sizes, a stored size or a test of the size in forward() pins it.",
-        fix=f"Use x.shape or -1 in that line instead of a number, or ask for a fixed size or a range within {fault.got}.",
-        details={"input": name, "dimension": i, "asked": str(fault.asked), "line": place.removeprefix(", because of ")},
+    line, layer = _cause(fault, seen)
+    place = f" because of {line}" if line else ""
+    place += f" in {layer}" if layer else ""
+    why = "A reshape with constant sizes, a stored size or a test of the size in forward() pins it."
+    if layer and layer.split(" ")[0] in ("LSTM", "GRU", "RNN"):
+        why = "torch unrolls a recurrent layer over its time steps, so their number is fixed in the graph."
+    return dimension_refused(
+        f"'{name}' can't have {fault.asked} as dimension {i}: the model takes only {fault.got}{place}.",
+        why,
+        details={
+            "input": name,
+            "dimension": i,
+            "asked": str(fault.asked),
+            "takes": fault.got,
+            "line": line,
+            "layer": layer,
+        },
     )
 
 
-def _place(fault: Fault, seen: Sequence[tuple[str, str | None, str | None]]) -> str:
+def dimension_refused(message: str, why: str, details: Mapping[str, Any] | None = None) -> UnsupportedError:
+    return UnsupportedError(
+        "dimension_not_dynamic",
+        message,
+        why=why,
+        fix="Use x.shape or -1 there instead of a number, give dimensions that belong together one range, "
+        "or ask for a fixed size in --input.",
+        details=details,
+    )
+
+
+def _cause(fault: Fault, seen: Sequence[tuple[str, str | None, str | None]]) -> tuple[str | None, str | None]:
     wanted = ("Eq(", "set_replacement", "Mod(", "<", ">", "Ne(")
-    about = [s for s in seen if s[1] and any(w in s[0] for w in wanted)]
+    about = [s for s in seen if (s[1] or s[2]) and any(w in s[0] for w in wanted)]
     named = [s for s in about if any(e in s[0] for e in fault.expressions)] or about
     pins = [s for s in named if "Eq(" in s[0] or "set_replacement" in s[0]] or named
-    if not pins:
-        return ""
-    _, line, layer = pins[0]
-    return f", because of {line}" + (f" (layer '{layer}')" if layer else "")
+    return pins[0][1:] if pins else (None, None)
 
 
 def widen_to_one(program: ExportedProgram, specs: Sequence[TensorSpec]) -> None:

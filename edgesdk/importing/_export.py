@@ -13,7 +13,7 @@ from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._capture import capture, why_pinned
 from edgesdk.importing._check import check_program, is_stateful
 from edgesdk.importing._dynamic import (
-    Axis, axes, broken_guard, dynamic_dims, output_shape, pinned, read_inputs, size_plans, taken_sizes,
+    Axis, axes, broken_guard, dimension_refused, dynamic_dims, output_shape, pinned, read_inputs, single_sizes, size_plans, taken_sizes,
     user_outputs, widen_to_one,
 )  # fmt: skip
 from edgesdk.importing._flat import flat_module, flat_program, only_tensors
@@ -23,7 +23,7 @@ from edgesdk.importing._int_ranges import int_ranges
 from edgesdk.importing._names import name_outputs, unique
 from edgesdk.importing._prepare import prepare
 from edgesdk.importing._state import Snapshot, call_seeded, refuse_hidden_state
-from edgesdk.importing._translate import forward_failed
+from edgesdk.importing._translate import first_sentence, forward_failed, user_line
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,6 +51,7 @@ class Trial:
 
     call: Call
     sizes: dict[Axis, int]
+    span: tuple[int, int]
     flat: tuple[Any, ...]
     found: Any
     before: Snapshot = field(repr=False)
@@ -85,7 +86,7 @@ def export_module(
     names, dropped = _outputs_of(trial.found)
     warnings += dropped
     exported = only_tensors(module) if _is_odd(trial.found) else module
-    second = examples(trial.call.specs, trial.sizes, seed=100)
+    second = examples(trial.call.specs, trial.sizes, 100, trial.span)
     refuse_hidden_state(trial.before, flat_module(module, trial.call), trial.flat, second)
     program, inputs = _capture_dynamic(exported, trial)
     changed = to_inference(program)
@@ -124,20 +125,51 @@ def try_forward(module: nn.Module, call: Call) -> Trial:
     """Call the module at example sizes: different ones first, then equal ones where dimensions belong together.
 
     Raises:
-        InputError: it fails at all of them.
+        InputError: it fails whatever the sizes.
+        UnsupportedError: it takes some size of an asked range, but not others.
     """
+    failures: list[tuple[Exception, dict[Axis, int]]] = []
+    taken = taken_sizes(module)
+    for sizes in size_plans(call.specs, taken):
+        trial = _attempt(module, call, sizes)
+        if isinstance(trial, Trial):
+            return trial
+        failures.append((trial, sizes))
+    failure, sizes = failures[0]
+    for single in single_sizes(call.specs, taken):
+        if isinstance(_attempt(module, call, single), Trial):
+            raise _fits_only(failure, call, sizes, single) from failure
+    raise forward_failed(failure, module, _fed(call, sizes)) from failure
+
+
+def _attempt(module: nn.Module, call: Call, sizes: dict[Axis, int]) -> Trial | Exception:
+    """One call; whole numbers are 0 and 1, or all 1 where 0 is refused (a length, a position less one)."""
     run = flat_face(module, call)
     failure: Exception | None = None
-    for sizes in size_plans(call.specs, taken_sizes(module)):
+    for span in ((0, 2), (1, 2)):
         before = Snapshot(module)
-        flat = examples(call.specs, sizes, seed=0)
+        flat = examples(call.specs, sizes, 0, span)
         try:
-            return Trial(call, sizes, flat, call_seeded(run, flat), before)
+            return Trial(call, sizes, span, flat, call_seeded(run, flat), before)
         except Exception as exc:  # user code raises what it likes
             failure = failure or exc
             before.restore()
-    fed = ", ".join(f"{s.name}={s.dtype}{list(sizes_of(s, sizes))}" for s in call.specs)
-    raise forward_failed(failure or RuntimeError("no sizes to try"), module, fed) from failure
+        if all(s.dtype.startswith(("float", "bool", "bfloat", "complex")) for s in call.specs):
+            break
+    return failure or RuntimeError("the model was not called")
+
+
+def _fed(call: Call, sizes: dict[Axis, int]) -> str:
+    return ", ".join(f"{s.name}={s.dtype}{list(sizes_of(s, sizes))}" for s in call.specs)
+
+
+def _fits_only(failure: Exception, call: Call, sizes: dict[Axis, int], works: dict[Axis, int]) -> UnsupportedError:
+    line = user_line(failure)
+    return dimension_refused(
+        f"forward() takes {_fed(call, works)}, but not {_fed(call, sizes)}" + (f" because of {line}." if line else "."),
+        f"{type(failure).__name__}: {first_sentence(failure)}",
+        details={"line": line},
+    )
 
 
 def flat_face(module: nn.Module, call: Call) -> Any:
@@ -150,8 +182,10 @@ def flat_face(module: nn.Module, call: Call) -> Any:
     return run
 
 
-def examples(specs: Sequence[TensorSpec], sizes: dict[Axis, int], seed: int) -> tuple[Any, ...]:
-    return tuple(example(s, sizes_of(s, sizes), seed + i) for i, s in enumerate(specs))
+def examples(
+    specs: Sequence[TensorSpec], sizes: dict[Axis, int], seed: int, span: tuple[int, int] = (0, 2)
+) -> tuple[Any, ...]:
+    return tuple(example(s, sizes_of(s, sizes), seed + i, span) for i, s in enumerate(specs))
 
 
 def _outputs_of(found: Any) -> tuple[list[str], list[Warn]]:
@@ -219,11 +253,9 @@ def _guarded(condition: str, inputs: Sequence[TensorSpec]) -> UnsupportedError:
     about = " and ".join(text for symbol, text in names.items() if symbol and symbol in condition)
     for symbol, text in names.items():
         condition = condition.replace(symbol or "", f"({text})") if symbol else condition
-    return UnsupportedError(
-        "dimension_not_dynamic",
+    return dimension_refused(
         f"The model works only while {condition}, which doesn't hold for all sizes asked of {about}.",
-        why="forward() takes another path for other sizes, or a reshape needs sizes that divide evenly.",
-        fix="Ask for a smaller range or a fixed size, or make forward() treat all sizes alike.",
+        "forward() takes another path for other sizes, or a reshape needs sizes that divide evenly.",
     )
 
 

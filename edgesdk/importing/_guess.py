@@ -16,7 +16,7 @@ def propose_inputs(module: nn.Module, names: Sequence[str]) -> InputError:
     guess = guess_first(module)
     known = names or ["input"]
     options = " ".join(
-        f"--input '{name}={guess if i == 0 and guess else 'float32[SIZES]'}'" for i, name in enumerate(known)
+        f"--input '{name}={guess if i == 0 and guess else _by_name(name)}'" for i, name in enumerate(known)
     )
     layer = f" (a guess from its first layer, {guess_layer(module)})" if guess else ""
     return InputError(
@@ -26,6 +26,12 @@ def propose_inputs(module: nn.Module, names: Sequence[str]) -> InputError:
         fix=f"Try {options}{layer}; a range such as 1..8 makes a dimension dynamic.",
         details={"inputs": list(known), "guess": guess},
     )
+
+
+def _by_name(name: str) -> str:
+    """What a further input usually is: masks, positions and token numbers are integers as long as the sentence."""
+    integer = any(word in name for word in ("mask", "ids", "token", "pos"))
+    return "int64[1,128]" if integer else "float32[SIZES]"
 
 
 def _list(names: Sequence[str]) -> str:

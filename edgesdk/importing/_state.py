@@ -6,8 +6,10 @@ is exported as state. Both are told apart by whether an earlier call changes a l
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import random
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -138,7 +140,7 @@ def call_seeded(run: Run, flat: Sequence[Any], seed: int = 0) -> Any:
 
     kept = random.getstate(), np.random.get_state()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(sys.stderr):
             torch.manual_seed(seed)
             np.random.seed(seed)
             random.seed(seed)
