@@ -22,7 +22,7 @@ A bundle is a ZIP of at most 2^32 - 2 bytes that any ZIP reader can read and exa
     golden calls, every variant that was run to verify it MUST have a tolerance for every output.
 9.  ``signature.json`` is ``{"schema":"edgesdk.signature/1","algorithm":"ed25519","key_id":…,"public_key":…,"signature":…}``
     without spaces: Ed25519 (RFC 8032) over the bytes of ``manifest.json``, key and signature in padded base64, ``key_id``
-    the SHA-256 of the key's 32 bytes in hex.
+    the SHA-256 of the key's 32 bytes in hex. No other form is valid, and no key of small order (order 1, 2, 4 or 8).
 10. A reader MUST lay the bundle out from the manifest, compare every byte outside the payloads, check every payload that
     it hands out against SHA-256 and CRC-32, and refuse the whole bundle when anything differs. It MUST refuse a signature
     that does not hold even if nobody asked for one. When a key is pinned it MUST refuse an unsigned bundle and one signed

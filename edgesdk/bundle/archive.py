@@ -394,11 +394,11 @@ def _checked_layout(data: mmap.mmap, path: Path, manifest: Manifest, raw: bytes)
     """Lay the bundle out from its manifest and compare every byte that is not payload."""
     plain = _zip.place(_entries(manifest, len(raw), zlib.crc32(raw), None))
     signed = _signed_layout(data, manifest, raw)
-    layout = signed if len(data) >= signed.size else plain  # the directory's record makes the signed one longer
-    if len(data) < plain.size:
-        raise _errors.corrupt(path, f"it is cut short: {len(data)} of {plain.size} bytes are there")
-    if len(data) != layout.size:
+    if len(data) not in (plain.size, signed.size):
+        if len(data) < plain.size and data[-_zip.END.size :][:4] != _zip.END_MAGIC:
+            raise _errors.corrupt(path, f"it is cut short: {len(data)} of {plain.size} bytes are there")
         raise _errors.layout(path, f"it has {len(data)} bytes, not {plain.size}, or {signed.size} if signed")
+    layout = signed if len(data) == signed.size else plain
     for offset, fixed, what in layout.fixed():
         if data[offset : offset + len(fixed)] != fixed:
             raise _errors.layout(path, f"{what} differs")

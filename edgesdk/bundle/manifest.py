@@ -242,7 +242,11 @@ class Manifest(_Part):
         Raises:
             InputError: a field is missing or of another type, or the schema is not ours.
         """
-        return parse(_json.encode(dict(document)), "this document")
+        try:
+            data = _json.encode(dict(document))
+        except ValueError as exc:
+            raise _errors.invalid("this document", f"it can't be written as JSON ({exc})") from exc
+        return parse(data, "this document")
 
 
 def parse(data: bytes, where: str) -> Manifest:

@@ -23,6 +23,20 @@ if TYPE_CHECKING:
 SCHEMA = "edgesdk.signature/1"
 MAX_KEY_FILE = 64 * 1024
 
+# The points of Ed25519 whose order divides 8, in every encoding, without the sign bit: all y with y² in {0, 1} or
+# 8·P = O. OpenSSL takes them as keys, and each "signs" arbitrary messages.
+_ENDS = ("ec" + "ff" * 30 + "7f", "ed" + "ff" * 30 + "7f", "ee" + "ff" * 30 + "7f")
+_SMALL_ORDER = frozenset(
+    bytes.fromhex(text)
+    for text in (
+        "00" * 32,
+        "01" + "00" * 31,
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        *_ENDS,
+    )
+)
+
 
 @dataclass(frozen=True)
 class PublicKey:
@@ -35,10 +49,18 @@ class PublicKey:
         """SHA-256 of the 32 bytes, in hex."""
         return hashlib.sha256(self.raw).hexdigest()
 
+    @property
+    def weak(self) -> bool:
+        """Whether the point has small order: no honest key does."""
+        return self.raw[:31] + bytes([self.raw[31] & 0x7F]) in _SMALL_ORDER
+
     def verifies(self, signature: bytes, message: bytes) -> bool:
+        """Whether the signature holds; never for a weak key."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+        if self.weak:
+            return False
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
         except (InvalidSignature, ValueError):
