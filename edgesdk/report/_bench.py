@@ -123,7 +123,8 @@ def _sentence(document: Document, latency: Mapping[str, Any], emulated: bool) ->
     told = f"Half of all runs took less than {_words.nanoseconds(latency['p50_ns'])}"
     if latency.get("p90_ns") is not None:
         told += f", nine in ten less than {_words.nanoseconds(latency['p90_ns'])}"
-    return f"{told}. {latency.get('n', 0):,} runs in {latency.get('processes', 0)} process(es)."
+    processes = latency.get("processes", 0)
+    return f"{told}. {latency.get('n', 0):,} runs in {processes} process{'' if processes == 1 else 'es'}."
 
 
 def _flag(flag: Mapping[str, Any]) -> tuple[str, str, str]:

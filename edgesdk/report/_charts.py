@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
+from edgesdk.report import _words
+
 _GAUGE_TOP = 120.0
 """dB at the right end of the fidelity scale; more is the rounding noise of float32 itself."""
 _ZONES = ((0.0, 20.0, "bad"), (20.0, 30.0, "warn"), (30.0, 50.0, "fair"), (50.0, _GAUGE_TOP, "good"))
@@ -24,14 +26,15 @@ def donut(share: float, label: str) -> Markup:
     radius, width = 40.0, 13.0
     around = 2 * math.pi * radius
     share = min(max(share, 0.0), 1.0)
-    text = "100" if share == 1 else f"{min(share * 100, 99.9):.0f}" if share < 0.995 else "99+"
+    text = _words.percent(share).removesuffix(" %").replace("> ", "")
+    size = 25 if len(text) < 4 else 20
     return _svg(
         100,
         100,
         f'<circle class="track" cx="50" cy="50" r="{radius:g}" fill="none" stroke-width="{width:g}"/>'
         f'<circle class="fill" cx="50" cy="50" r="{radius:g}" fill="none" stroke-width="{width:g}" '
         f'stroke-dasharray="{share * around:.2f} {around:.2f}" transform="rotate(-90 50 50)"/>'
-        f'<text x="50" y="51" text-anchor="middle" dominant-baseline="middle">{text}<tspan class="unit">%</tspan></text>',
+        f'<text x="50" y="51" text-anchor="middle" dominant-baseline="middle" font-size="{size}">{text}<tspan class="unit">%</tspan></text>',
         label,
         "donut",
     )

@@ -241,7 +241,7 @@ def _checks(variant: Mapping[str, Any], details: Mapping[str, Any]) -> tuple[Fac
         tolerance = max(tolerance.values(), default=None)
     shapes = details.get("shapes") or ()
     known = [
-        Fact("Samples compared", f"{details['samples']:,}") if details.get("samples") else None,
+        Fact("Samples", f"{details['samples']:,}") if details.get("samples") else None,
         Fact("Shapes tried", "; ".join(map(str, shapes))) if shapes else None,
         Fact("Error allowed", _words.number(tolerance)) if tolerance else None,
         Fact("Ran on", str(details["engine"])) if details.get("engine") else None,
@@ -291,7 +291,8 @@ def _sentence(variants: Sequence[VariantView], original: int | None) -> str:
     ran = [v for v in variants if v.ran]
     worst = min(ran, key=lambda v: 1e9 if v.snr_db is None else v.snr_db, default=None)
     if worst is not None:
-        told.append(f"{worst.head[0].upper()}{worst.head[1:]}: {worst.tail}.")
+        where = "" if len(variants) == 1 else f" (the weakest, {worst.id})"
+        told.append(f"{worst.head[0].upper()}{worst.head[1:]}{where}: {worst.tail}.")
     least = min((v for v in variants if v.bytes), key=lambda v: v.bytes or 0, default=None)
     if least is not None and least.ratio and original:
         told.append(f"{'It is' if len(variants) == 1 else 'The smallest is'} {least.ratio} ({least.size}).")
@@ -346,7 +347,7 @@ def _tensor(tensor: Mapping[str, Any]) -> Tensor:
 def _cache(cache: Mapping[str, Any] | None) -> str:
     if not cache:
         return ""
-    return f"{cache.get('hits', 0)} results came from the cache, {cache.get('misses', 0)} were computed."
+    return f"From the cache: {cache.get('hits', 0)}. Computed: {cache.get('misses', 0)}."
 
 
 def _history(step: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgesdk.report import _bench, _documents, _package, _words
 from edgesdk.report._base import Document, Format
+from edgesdk.report.as_json import strict
 
 if TYPE_CHECKING:
     import jinja2
@@ -45,7 +46,7 @@ def _embedded(documents: Sequence[Document]) -> Markup:
     from markupsafe import Markup
 
     found = documents[0] if len(documents) == 1 else list(documents)
-    text = json.dumps(found, ensure_ascii=True, separators=(",", ":"))
+    text = json.dumps(strict(found), ensure_ascii=True, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 

@@ -26,6 +26,9 @@ def find(name: str) -> Target:
     known = targets()
     if name not in known:
         raise UsageError(
-            "unknown_target", f"There is no target '{name}'.", why=nearest(name, known), fix="Choose one of them with --target."
+            "unknown_target",
+            f"There is no target '{name}'.",
+            why=nearest(name, known),
+            fix="Choose one of them with --target.",
         )
     return known[name]

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgesdk.errors import UnsupportedError
 from edgesdk.report import _words
-from edgesdk.targets import _names
+from edgesdk.targets import _lite, _names
 from edgesdk.targets._base import Emission
 
 # Used when neither the variant nor the tools say a version: the set this release of edgesdk is tested with.
-_TESTED = {"executorch": "1.5.1", "onnx": "1.22.0", "torchscript": "2.1.0"}
+_TESTED = {"executorch": "1.5.1", "onnx": "1.22.0"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Facts:
-    """``runtimes`` maps each runtime shipped to the least version that loads all its files."""
+    """``runtimes`` maps each runtime shipped to the version of its library to take: it loads all files of the bundle.
+
+    ``bytecode`` is the greatest TorchScript bytecode version inside, None when there is none.
+    """
 
     name: str
     version: str
@@ -40,11 +44,13 @@ class Facts:
     rows: tuple[Row, ...]
     abis: tuple[str, ...]
     runtimes: Mapping[str, str]
+    bytecode: int | None
     backends: frozenset[str]
     inputs: tuple[Mapping[str, Any], ...]
     classifies: bool
     signed: bool
     not_run: tuple[str, ...]
+    executorch_file: str | None
 
     @property
     def size(self) -> str:
@@ -65,12 +71,16 @@ def facts(emission: Emission, abis: Sequence[str]) -> Facts:
         bundle_bytes=emission.bundle.stat().st_size,
         rows=tuple(_row(v) for v in variants),
         abis=tuple(dict.fromkeys(named)) or tuple(abis),
-        runtimes=_runtimes(variants, document),
+        runtimes=_runtimes(variants, document, emission.bundle),
+        bytecode=_bytecode(variants, emission.bundle),
         backends=frozenset(v["backend"] for v in variants if v.get("backend")),
         inputs=tuple(signature.get("inputs") or ()),
         classifies=bool(manifest.get("labels")) and bool(manifest.get("preprocess")),
         signed=_signed(emission.bundle),
         not_run=tuple(v["id"] for v in variants if v.get("verified") == "not_run"),
+        executorch_file=next(
+            (str(v["file"]) for v in variants if v["runtime"] == "executorch" and v.get("file")), None
+        ),
     )
 
 
@@ -95,20 +105,48 @@ def _row(variant: Mapping[str, Any]) -> Row:
     )
 
 
-def _runtimes(variants: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> dict[str, str]:
+def _runtimes(variants: Sequence[Mapping[str, Any]], document: Mapping[str, Any], bundle: Path) -> dict[str, str]:
     tools: Mapping[str, Any] = document.get("tools") or {}
     libraries = {"executorch": "executorch", "onnx": "onnxruntime"}
-    found: dict[str, list[str]] = {}
-    for variant in variants:
-        runtime = str(variant["runtime"])
-        least = _release((variant.get("details") or {}).get("min_runtime"))
-        found.setdefault(runtime, []).extend([least] if least and runtime in libraries else [])
-    return {
-        runtime: max(versions, key=_key)
-        if versions
-        else _release(tools.get(libraries.get(runtime, ""))) or _TESTED.get(runtime, "")
-        for runtime, versions in found.items()
-    }
+    found: dict[str, str] = {}
+    for runtime in dict.fromkeys(str(v["runtime"]) for v in variants):
+        if runtime == "torchscript":
+            found[runtime] = _lite_library(_bytecode(variants, bundle))
+            continue
+        stated = [(v.get("details") or {}).get("min_runtime") for v in variants if v["runtime"] == runtime]
+        least = max(filter(None, map(_release, stated)), key=_key, default="")
+        found[runtime] = least or _release(tools.get(libraries.get(runtime, ""))) or _TESTED.get(runtime, "")
+    return found
+
+
+def _bytecode(variants: Sequence[Mapping[str, Any]], bundle: Path) -> int | None:
+    """Read from the ``.ptl`` files themselves; None when there is none or it can't be told."""
+    files = [str(v.get("file")) for v in variants if v["runtime"] == "torchscript"]
+    if not files or not zipfile.is_zipfile(bundle):
+        return None
+    versions = []
+    with zipfile.ZipFile(bundle) as archive:
+        for name in set(files) & set(archive.namelist()):
+            with archive.open(name) as stream:
+                versions.append(_lite.bytecode_version(stream))
+    return max((v for v in versions if v is not None), default=None)
+
+
+def _lite_library(bytecode: int | None) -> str:
+    """The newest PyTorch Mobile library that reads it.
+
+    Raises:
+        UnsupportedError: no published library does.
+    """
+    found = _lite.libraries_for(bytecode)
+    if not found:
+        raise UnsupportedError(
+            "lite_bytecode_unreadable",
+            f"The TorchScript Lite file has bytecode version {bytecode}, which no published PyTorch Mobile library reads.",
+            why="PyTorch Mobile ended with 2.1.0, which reads versions 4 to 9.",
+            fix="Lower it with a bytecode version of 4 to 8, or use --runtime executorch",
+        )
+    return found[0]
 
 
 def _release(text: Any) -> str:

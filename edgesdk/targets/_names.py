@@ -13,20 +13,21 @@ import unicodedata
 
 # Java Language Specification §3.9 (reserved words, literals, contextual ones that can't name a package part) and the
 # hard keywords of Kotlin, since the namespace is written in both.
-_JAVA_WORDS = frozenset(
+_JAVA = (
     "abstract assert boolean break byte case catch char class const continue default do double else enum extends false "
     "final finally float for goto if implements import instanceof int interface long native new null package private "
     "protected public return short static strictfp super switch synchronized this throw throws transient true try void "
-    "volatile while _ as fun in is object typealias typeof val var when record sealed permits yield".split()  # noqa: SIM905 - a list of 70 quoted words reads worse
+    "volatile while _ as fun in is object typealias typeof val var when record sealed permits yield"
 )
 # The Swift Programming Language, "Keywords and Punctuation", and modules that every app already has.
-_SWIFT_WORDS = frozenset(
+_SWIFT = (
     "associatedtype class deinit enum extension fileprivate func import init inout internal let open operator private "
     "precedencegroup protocol public rethrows static struct subscript typealias var break case catch continue default "
     "defer do else fallthrough for guard if in repeat return throw switch where while Any as await false is nil self "
     "Self super throws true try Swift Foundation UIKit SwiftUI CoreML Accelerate EdgeSDK Bundle Module Package "
-    "executorch onnxruntime".split()  # noqa: SIM905 - as above
+    "executorch onnxruntime"
 )
+_JAVA_WORDS, _SWIFT_WORDS = frozenset(_JAVA.split()), frozenset(_SWIFT.split())
 _LONGEST = 64
 
 
@@ -95,11 +96,6 @@ def swift_string(text: str) -> str:
     return '"' + "".join(plain.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):X}}}") for c in clean(text)) + '"'
 
 
-def one_line(text: str) -> str:
-    """Text for a line comment: whatever a compiler could take for the end of the line becomes a space."""
-    return " ".join("".join(c if c.isprintable() else " " for c in clean(text)).split())
-
-
 def xml_text(text: str) -> str:
     """Text without the characters that XML 1.0 forbids; the markup itself is escaped by the template."""
     return "".join(c if c in "\t\n\r" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff" else "\ufffd"
@@ -109,19 +105,6 @@ def xml_text(text: str) -> str:
 def pom_text(text: str) -> str:
     """Text without ``${``, which Maven would replace by a property's value; POMs have no escape for it."""
     return text.replace("${", "$ {")
-
-
-def markdown_text(text: str) -> str:
-    """Text in a Markdown paragraph or table cell, every character that could be markup escaped."""
-    return re.sub(r"([\\`*_{}\[\]<>()#|~!&$])", r"\\\1", one_line(text))
-
-
-def markdown_code(text: str) -> str:
-    """An inline code span that also holds backticks; a bar is escaped, so that it fits into a table."""
-    line = one_line(text)
-    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
-    pad = " " if "`" in line else ""
-    return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
 
 
 def _identifier(name: str, reserved: frozenset[str]) -> str:

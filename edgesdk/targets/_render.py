@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.report import _words
+from edgesdk.report import _markdown, _words
 from edgesdk.targets import _names
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def _environment() -> jinja2.Environment:
         java=_names.java_string,
         swift=_names.swift_string,
         python=lambda text: ascii(_names.clean(text)),
-        line=_names.one_line,
+        line=_markdown.line,
         xml=_names.xml_text,
         pom=_names.pom_text,
-        md=_names.markdown_text,
-        code=_names.markdown_code,
+        md=_markdown.text,
+        code=_markdown.code,
         shape=_words.shape,
-        shell=lambda text: shlex.quote(_names.one_line(text)),
+        shell=lambda text: shlex.quote(_markdown.line(text)),
     )
     return found

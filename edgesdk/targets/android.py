@@ -13,6 +13,7 @@ from typing import Any
 from edgesdk.targets import _names
 from edgesdk.targets._base import Emission, Target
 from edgesdk.targets._facts import Facts, facts
+from edgesdk.targets._lite import LIBRARIES
 from edgesdk.targets._maven import Coordinates, Dependency, write_repository
 from edgesdk.targets._render import render, write
 
@@ -57,6 +58,8 @@ class Android(Target):
             "at": at,
             "min_sdk": MIN_SDK,
             "no_compress": NO_COMPRESS,
+            "lite_libraries": LIBRARIES,
+            "executorch_file": found.executorch_file,
         }
         for name in ("settings.gradle.kts", "build.gradle.kts", "gradle.properties", "consumer-rules.pro"):
             write(project / name, render(f"android/{name}.j2", **values))
@@ -100,7 +103,9 @@ def _build(found: Facts) -> _Build:
     if "onnx" in versions:
         wanted.append(Dependency("com.microsoft.onnxruntime", "onnxruntime-android", versions["onnx"]))
     if "torchscript" in versions:
-        lite = Dependency("org.pytorch", "pytorch_android_lite", versions["torchscript"], (_FBJNI_JAVA,) if both else ())
+        lite = Dependency(
+            "org.pytorch", "pytorch_android_lite", versions["torchscript"], (_FBJNI_JAVA,) if both else ()
+        )
         wanted.append(lite)
     picks = tuple(f"lib/{abi}/{file}" for abi in found.abis for file in _SHARED) if both else ()
     return _Build(tuple([_FBJNI, *wanted] if both else wanted), picks)
