@@ -179,22 +179,28 @@ class ImageSpec(PreprocessSpec):
             return None
         if len(tensor.shape) != 4:
             return f"A picture has 4 dimensions ({self.layout.upper()}), but '{tensor.name}' has {len(tensor.shape)}."
-        height, width = self.size or (None, None)
-        sizes: dict[str, int | None] = {"N": 1, "C": self.channels, "H": height, "W": width}
-        for name, dim in zip(self.layout.upper(), tensor.shape, strict=True):
-            if not _takes(dim, sizes[name]):
-                other = self._other_layout(tensor)
-                return (
-                    f"The picture has {_noun(name)} {_words(sizes[name])}, but '{tensor.name}' "
-                    f"({tensor.dtype}[{','.join(map(str, tensor.shape))}], read as {self.layout.upper()}) takes {dim}.{other}"
-                )
-        return None
-
-    def _other_layout(self, tensor: TensorSpec) -> str:
+        axis = self._misfit(tensor.shape)
+        if axis is None:
+            return None
         other: Layout = "nhwc" if self.layout == "nchw" else "nchw"
-        if replace(self, layout=other).fits(tensor) is None:
-            return f" It would fit with the layout {other}."
-        return ""
+        swapped = replace(self, layout=other)._misfit(tensor.shape)
+        hint = f" It would fit with the layout {other}." if swapped is None else ""
+        name = self.layout[axis].upper()
+        return (
+            f"The picture has {_noun(name)} {_words(self._axes()[name])}, but '{tensor.name}' "
+            f"({tensor.dtype}[{','.join(map(str, tensor.shape))}], read as {self.layout.upper()}) "
+            f"takes {tensor.shape[axis]}.{hint}"
+        )
+
+    def _axes(self) -> dict[str, int | None]:
+        height, width = self.size or (None, None)
+        return {"N": 1, "C": self.channels, "H": height, "W": width}
+
+    def _misfit(self, shape: tuple[int | Dim, ...]) -> int | None:
+        """The first dimension that the picture can't have."""
+        axes = self._axes()
+        wrong = (i for i, name in enumerate(self.layout.upper()) if not _takes(shape[i], axes[name]))
+        return next(wrong, None)
 
     def adapted(self, tensor: TensorSpec) -> ImageSpec:
         """The same treatment for a model that was given another size: crop and resize grow or shrink in proportion.

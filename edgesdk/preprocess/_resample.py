@@ -11,10 +11,10 @@ For one axis from ``n`` to ``m`` samples (all in IEEE double precision, no fused
         k[i]   = int(w[i] * 2^22 + 0.5) if w[i] >= 0 else int(w[i] * 2^22 - 0.5)                  # 2^22: 32-8-2 bits
         out[x] = clamp((2^21 + sum(k[i] * in[first + i])) >> 22, 0, 255)      # 32-bit integers, arithmetic shift
 
-The horizontal pass always comes first and its result is rounded to 8 bits; an axis whose size stays is not touched.
-(Pillow to 12 does so too. Pillow 13 goes vertically first when the height shrinks more than the width, python-pillow
-#9549, which changes results by the rounding between the passes. So Pillow is asked for one axis at a time, and the
-result doesn't depend on its version.)
+Two passes, the result of the first rounded to 8 bits; an axis whose size stays is not touched. From (h, w) to (H, W)
+the vertical pass comes first when ``H < h and h - H > 2 * (w - W)``, else the horizontal one. That is Pillow 13's rule
+(python-pillow #9549); Pillow to 12 always goes horizontally first, which differs by the rounding between the passes.
+So Pillow is asked for one axis at a time, and the result doesn't depend on its version.
 
 Filters f(t), support: ``box`` 1 for -0.5 < t <= 0.5, 0.5 · ``bilinear`` 1-|t|, 1 · ``bicubic`` with a = -0.5:
 ``((a+2)|t| - (a+3))·t·t + 1`` for |t| < 1, ``(((|t|-5)·|t| + 8)·|t| - 4)·a`` for |t| < 2, support 2 · ``lanczos``
@@ -81,7 +81,13 @@ def with_pillow(image: Image.Image, size: tuple[int, int], name: str) -> Image.I
     from PIL import Image
 
     filter_ = Image.Resampling[name.upper()]
-    return image.resize((size[1], image.height), filter_).resize((size[1], size[0]), filter_)
+    first = (image.width, size[0]) if vertical_first((image.height, image.width), size) else (size[1], image.height)
+    return image.resize(first, filter_).resize((size[1], size[0]), filter_)
+
+
+def vertical_first(before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Which pass comes first between two sizes (height, width)."""
+    return after[0] < before[0] and before[0] - after[0] > 2 * (before[1] - after[1])
 
 
 def window(
@@ -97,6 +103,9 @@ def window(
     """
     rows = range(source[0], source[0] + shape[0])
     columns = range(source[1], source[1] + shape[1])
+    if vertical_first((pixels.shape[0], pixels.shape[1]), size):
+        down = _axis(pixels, size[0], rows, name)
+        return _axis(down.swapaxes(0, 1), size[1], columns, name).swapaxes(0, 1)
     across = _axis(pixels.swapaxes(0, 1), size[1], columns, name).swapaxes(0, 1)
     return _axis(across, size[0], rows, name)
 

@@ -126,8 +126,11 @@ def pixels(case: Document, samples: np.ndarray) -> np.ndarray:
     resize = spec["resize"]
     height, width = size_of(resize, *picture.shape[:2])
     if resize:
-        picture = rows(picture.swapaxes(0, 1), width, resize["interpolation"]).swapaxes(0, 1)
-        picture = rows(picture, height, resize["interpolation"])
+        dropped = picture.shape[0] - height, picture.shape[1] - width
+        axes = (0, 1) if dropped[0] > 0 and dropped[0] > 2 * dropped[1] else (1, 0)
+        for axis in axes:
+            turned = picture.swapaxes(0, axis)
+            picture = rows(turned, (height, width)[axis], resize["interpolation"]).swapaxes(0, axis)
     fill = ordered(np.array(spec["fill"], np.int64)[None, None], color)[0, 0]
     if resize and resize["mode"] == "letterbox":
         tall, wide = resize["size"]

@@ -16,7 +16,7 @@ from PIL import Image
 from edgesdk.preprocess import Postprocess, PreprocessSpec
 
 sys.path.insert(0, str(Path(__file__).parent))
-import reference  # noqa: E402 - it lies beside this file, which is no package
+import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "golden" / "preprocess"
