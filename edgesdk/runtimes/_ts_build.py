@@ -6,14 +6,24 @@ graph already is a list of ATen calls with complete schemas, so each call become
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from edgesdk.errors import UnsupportedError
 from edgesdk.runtimes._ts_alias import aliases, is_state, mutated
+from edgesdk.runtimes._ts_tables import (
+    CHECKS,
+    MEMORY_FORMATS,
+    NUMBERS,
+    SIZES,
+    TORCH_NUMBERS,
+    plain_list,
+    source_line,
+    spread,
+    torch_types,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -21,31 +31,9 @@ if TYPE_CHECKING:
 
 MODULE_NAME = "__torch__.EdgeModel"
 
-# c10/core/MemoryFormat.h; torch.memory_format has no integer form in Python.
-_MEMORY_FORMATS = {"contiguous_format": 0, "preserve_format": 1, "channels_last": 2, "channels_last_3d": 3}
-
-# Python's functions on symbolic sizes, and the TorchScript operator that does the same with plain numbers.
-_NUMBERS: Mapping[Any, str] = {
-    operator.add: "aten::add", operator.sub: "aten::sub", operator.mul: "aten::mul", operator.neg: "aten::neg",
-    operator.floordiv: "aten::floordiv", operator.mod: "aten::remainder", operator.truediv: "aten::div",
-    operator.pow: "aten::pow", operator.eq: "aten::eq", operator.ne: "aten::ne", operator.lt: "aten::lt",
-    operator.le: "aten::le", operator.gt: "aten::gt", operator.ge: "aten::ge", operator.and_: "aten::__and__",
-    operator.or_: "aten::__or__", operator.not_: "aten::__not__", math.ceil: "aten::ceil", math.floor: "aten::floor",
-    math.sqrt: "aten::sqrt", abs: "prim::abs", round: "aten::round", min: "prim::min", max: "prim::max",
-}  # fmt: skip
-_TORCH_NUMBERS: Mapping[str, str] = {
-    "sym_max": "prim::max", "sym_min": "prim::min", "sym_float": "aten::Float", "sym_int": "aten::Int",
-    "sym_not": "aten::__not__", "_sym_sqrt": "aten::sqrt",
-}  # fmt: skip
-# Checks that torch.export leaves in the graph. The caller checks shapes against the signature instead.
-_CHECKS = frozenset({
-    "aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata", "aten::sym_constrain_range",
-    "aten::sym_constrain_range_for_size", "aten::_print",
-})  # fmt: skip
-_SIZES = {
-    "aten::sym_size": "aten::size", "aten::sym_numel": "aten::numel", "aten::sym_stride": "aten::stride",
-    "aten::sym_storage_offset": "aten::storage_offset",
-}  # fmt: skip
+_NO_SCHEMA = "(no schema)"
+# TorchScript overloads take numbers as Scalar, which isn't bool; operators without such an overload take a tensor.
+_WRAPPED: tuple[tuple[type, ...], ...] = ((bool,), (), (bool, int, float))
 
 
 @dataclass(frozen=True)
@@ -132,7 +120,7 @@ class _Builder:
             module._register_attribute(name, torch._C.TensorType.get(), self._tensor(node).clone())
         zero = torch.zeros(())
 
-        def arity(*xs: torch.Tensor) -> Any:
+        def arity(*_: Any) -> Any:
             made = tuple(zero.clone() for _ in range(outputs))
             return made if outputs > 1 else made[0]
 
@@ -235,7 +223,7 @@ class _Builder:
             return self._higher_order(node, scope)
         if isinstance(target, torch._ops.OpOverload):
             return self._overload(node, target, scope)
-        name = _NUMBERS.get(target) or _TORCH_NUMBERS.get(getattr(target, "__name__", ""))
+        name = NUMBERS.get(target) or TORCH_NUMBERS.get(getattr(target, "__name__", ""))
         if name is None:
             raise self._refuse(node, f"the function {getattr(target, '__name__', target)}")
         args = [self._look(a, scope) for a in node.args]
@@ -243,27 +231,40 @@ class _Builder:
 
     def _overload(self, node: torch.fx.Node, target: torch._ops.OpOverload, scope: _Scope) -> Any:
         name = target._schema.name
-        if name in _CHECKS:
+        if name in CHECKS:
             return None
-        if name in _SIZES:
-            made = self._op(_SIZES[name], [self._look(a, scope) for a in node.args], node)
+        if name in SIZES:
+            made = self._op(SIZES[name], [self._look(a, scope) for a in node.args], node)
             return self._number(made, node)
         if name in ("aten::item", "aten::_local_scalar_dense"):
             return self._item(node, scope)
         if name == "aten::lift_fresh_copy":
             return self._op("aten::clone", [self._look(node.args[0], scope), None], node)
-        given = dict(zip((a.name for a in target._schema.arguments), node.args, strict=False)) | dict(node.kwargs)
-        args = [
-            self._argument(_spread(given[a.name] if a.name in given else a.default_value, a), a.real_type, scope)
-            for a in target._schema.arguments
-        ]
-        made = self.graph.create(name, args, len(target._schema.returns))
-        self.graph.insertNode(made)
-        self._check(made, node, name)
+        for wrapped in _WRAPPED:
+            args = self._arguments(node, target._schema, scope, wrapped)
+            made = self.graph.insertNode(self.graph.create(name, args, len(target._schema.returns)))
+            if made.schema() != _NO_SCHEMA:
+                break
+            made.destroy()
+        else:
+            raise self._refuse(node, f"the operator {name}")
         outputs = list(made.outputs())
         for output, returned in zip(outputs, target._schema.returns, strict=True):
             output.setType(returned.type)
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def _arguments(self, node: torch.fx.Node, schema: Any, scope: _Scope, wrapped: tuple[type, ...]) -> list[Any]:
+        """All arguments of a call; numbers of the types ``wrapped`` become tensors without dimensions."""
+        given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+        values = {a.name: spread(given.get(a.name, a.default_value), a) for a in schema.arguments}
+        numbers = [a for a in schema.arguments if a.real_type.kind() in ("NumberType", "TensorType")]
+        for name in [a.name for a in numbers if isinstance(values[a.name], bool)]:
+            if "dtype" in values and values["dtype"] is None:  # full(size, True): as a number it would make integers
+                values["dtype"] = node.meta["val"].dtype
+            values[name] = values[name] if bool in wrapped else int(values[name])
+        for name in [a.name for a in numbers if isinstance(values[a.name], wrapped)]:
+            values[name] = self.torch.tensor(values[name])
+        return [self._argument(values[a.name], a.real_type, scope) for a in schema.arguments]
 
     def _item(self, node: torch.fx.Node, scope: _Scope) -> Any:
         kinds = {self.torch.SymInt: "aten::Int", self.torch.SymFloat: "aten::Float", self.torch.SymBool: "aten::Bool"}
@@ -274,7 +275,7 @@ class _Builder:
         return self._number(self._op(kind, [self._look(node.args[0], scope)], node), node)
 
     def _getitem(self, node: torch.fx.Node, scope: _Scope) -> Any:
-        source, index = scope.values[node.args[0]], node.args[1]
+        source, index = scope.values[cast(Any, node.args[0])], cast(Any, node.args[1])
         if isinstance(source, list):
             return source[index]
         made = self.graph.insertNode(self.graph.create("aten::__getitem__", [source, self._constant(index)], 1))
@@ -283,13 +284,14 @@ class _Builder:
     # -- control flow -------------------------------------------------------------------------------------------------
 
     def _higher_order(self, node: torch.fx.Node, scope: _Scope) -> Any:
-        name = node.target.name()
+        name = str(cast(Any, node.target).name())
+        arguments: tuple[Any, ...] = node.args
         if name == "cond":
             return self._cond(node, scope)
         if name == "wrap_with_set_grad_enabled":
-            return self._inline(getattr(scope.gm, node.args[1].target), node.args[2:], scope)
+            return self._inline(getattr(scope.gm, arguments[1].target), arguments[2:], scope)
         if name == "wrap_with_autocast":
-            return self._inline(getattr(scope.gm, node.args[4].target), node.args[5:], scope)
+            return self._inline(getattr(scope.gm, arguments[4].target), arguments[5:], scope)
         raise self._refuse(node, f"the control flow '{name}'")
 
     def _inline(self, gm: torch.fx.GraphModule, operands: Sequence[Any], outer: _Scope) -> list[Any]:
@@ -304,7 +306,7 @@ class _Builder:
 
     def _cond(self, node: torch.fx.Node, scope: _Scope) -> list[Any]:
         torch = self.torch
-        predicate, yes, no, operands = node.args
+        predicate, yes, no, operands = cast("tuple[Any, Any, Any, Any]", node.args)
         flag = self._look(predicate, scope)
         if not isinstance(flag, bool) and str(flag.type()) == "Tensor":
             flag = self._op("aten::Bool", [flag], node)
@@ -331,7 +333,9 @@ class _Builder:
         while kind.kind() == "OptionalType" and value is not None:
             kind = kind.getElementType()
         if isinstance(value, torch.fx.Node):
-            return self._value(scope.values[value])
+            found = self._value(scope.values[value])
+            integer = kind.kind() == "FloatType" and str(found.type()) == "int"
+            return self._typed(self.graph.create("aten::Float", [found], 1), kind) if integer else found
         if isinstance(value, (list, tuple)):
             return self._list(value, kind, scope)
         if kind.kind() == "FloatType" and isinstance(value, int):
@@ -340,6 +344,9 @@ class _Builder:
 
     def _list(self, items: Sequence[Any], kind: Any, scope: _Scope) -> Any:
         element = kind.getElementType()
+        plain = plain_list(items, element.kind())
+        if plain:  # a constant of the graph, as the passes expect (convolution's strides and padding)
+            return self.graph.insertConstant(plain)
         values = [self._argument(item, element, scope) for item in items]
         types = torch_types(self.torch)
         made = self.graph.insertNode(self.graph.create("prim::ListConstruct", values, 1))
@@ -351,7 +358,7 @@ class _Builder:
     def _constant(self, value: Any) -> Any:
         torch = self.torch
         if isinstance(value, torch.memory_format):
-            value = _MEMORY_FORMATS[str(value).removeprefix("torch.")]
+            value = MEMORY_FORMATS[str(value).removeprefix("torch.")]
         if isinstance(value, torch.dtype) and value in self.narrow:
             self.widened = True
             value = torch.float32
@@ -389,7 +396,7 @@ class _Builder:
         return output
 
     def _check(self, made: Any, node: torch.fx.Node | None, name: str) -> None:
-        if made.schema() == "(no schema)":
+        if made.schema() == _NO_SCHEMA:
             raise self._refuse(node, f"the operator {name}")
 
     def _refuse(self, node: torch.fx.Node | None, what: str) -> UnsupportedError:
@@ -399,30 +406,3 @@ class _Builder:
             why="The TorchScript language has no such thing, so PyTorch Mobile couldn't run it.",
             fix="Use --runtime executorch or --runtime onnx, or rewrite that line with other operators.",
         )  # fmt: skip
-
-
-def _spread(value: Any, argument: Any) -> Any:
-    """``int[2]`` given as one number, as schemas allow: the number twice."""
-    return [value] * argument.N if argument.N and isinstance(value, (int, float)) else value
-
-
-def torch_types(torch: Any) -> dict[str, Any]:
-    """Element types of lists, by the kind that a schema names."""
-    integer = torch._C.IntType.get()
-    return {
-        "IntType": integer, "SymIntType": integer, "FloatType": torch._C.FloatType.get(),
-        "BoolType": torch._C.BoolType.get(), "TensorType": torch._C.TensorType.get(),
-        "NumberType": torch._C.NumberType.get(), "StringType": torch._C.StringType.get(),
-        "ScalarTypeType": integer,
-    }  # fmt: skip
-
-
-def source_line(node: torch.fx.Node | None) -> str:
-    """``" at net.py:12"``: the user's line that a node came from, or nothing."""
-    trace = node.meta.get("stack_trace") if node is not None else None
-    lines = [line.strip() for line in (trace or "").splitlines() if line.strip().startswith("File ")]
-    if not lines:
-        return ""
-    parts = lines[-1].split('"')
-    number = lines[-1].partition("line ")[2].partition(",")[0]
-    return f" at {parts[1] if len(parts) > 1 else '?'}:{number}"

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -44,7 +43,7 @@ class NullRuntime(EdgeRuntime):
         text = json.dumps({"schema": SCHEMA, **model.signature.to_json()}, sort_keys=True)
         temporary = out.with_name(out.name + ".part")
         temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, out)
+        temporary.replace(out)
         return Lowered(self.name, None, config.quantization, out, "full", min_runtime="1")
 
     def load(self, path: Path, signature: Signature) -> Runner:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from edgesdk.artifacts import Lowered, Model, Signature, Warn
-from edgesdk.errors import InputError, UnsupportedError
+from edgesdk.errors import EdgeError, InputError, UnsupportedError
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
 
 if TYPE_CHECKING:
@@ -19,11 +19,18 @@ if TYPE_CHECKING:
 DEPRECATED = Warn(
     "torchscript_deprecated",
     "TorchScript Lite is no longer developed upstream and its last mobile library is from 2023; "
-    "prefer ExecuTorch, its successor: --runtime executorch.",
+    "ExecuTorch is its successor: --runtime executorch.",
+)
+OLD_LIBRARY = Warn(
+    "old_mobile_library",
+    "Operators are checked against PyTorch Mobile 2.1; a library older than 1.12, which this bytecode is for, may lack "
+    "some of them. Test on the phone.",
 )
 
 
 class TorchScriptRuntime(EdgeRuntime):
+    """``.ptl`` files for ``org.pytorch:pytorch_android_lite``."""
+
     name: ClassVar[str] = "torchscript"
     suffix: ClassVar[str] = ".ptl"
 
@@ -38,28 +45,110 @@ class TorchScriptRuntime(EdgeRuntime):
         return version("torch")
 
     def lower(self, model: Model, config: LowerConfig, out: Path) -> Lowered:
-        from edgesdk.runtimes import _ts_save
+        """Write a ``.ptl``; the same model gives the same bytes.
 
-        data = _ts_save.lower(model, config)
-        _ts_save.write(data, out)
-        return Lowered("torchscript", None, config.quantization, out, "full", warnings=(DEPRECATED,))
+        Raises:
+            UnsupportedError: an operator that TorchScript or the published mobile library lacks.
+            UsageError: ``config.bytecode`` isn't 4…8.
+        """
+        from edgesdk.runtimes import _ts_lower, _ts_ops, _ts_save
+
+        lite = _ts_lower.lower(model, config)
+        _ts_save.write(lite.data, out)
+        try:
+            found = _ts_save.read_bytecode(out)
+            _ts_ops.check(found.operators)
+            self.load(out, model.signature).close()
+        except EdgeError:
+            out.unlink(missing_ok=True)
+            raise
+        release = _ts_save.RELEASES[found.version]
+        old = (OLD_LIBRARY,) if found.version < _ts_save.DEFAULT_BYTECODE else ()
+        return Lowered(
+            self.name, None, config.quantization, out, config.rung,
+            min_runtime=release, warnings=(DEPRECATED, *old, *lite.warnings),
+        )  # fmt: skip
 
     def load(self, path: Path, signature: Signature) -> Runner:
-        return _Runner(path, signature)
+        from edgesdk.runtimes._ts_save import read_bytecode
+
+        return _Runner(path, read_bytecode(path).stateful)
 
 
 class _Runner(Runner):
-    def __init__(self, path: Path, signature: Signature) -> None:
-        from edgesdk.runtimes import _ts_save
-
-        self._data = path.read_bytes()
-        self._module = _ts_save.open_lite(self._data, path)
+    def __init__(self, path: Path, stateful: bool) -> None:
+        self._path, self._stateful = path, stateful
+        self._used = False
+        self._module = _open(path)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         import torch
 
-        result = self._module.forward(tuple(torch.from_numpy(a) for a in inputs))
-        return [t.contiguous().numpy() for t in _flatten(result)]
+        self._used = True
+        try:
+            result = self._module.forward(tuple(map(torch.from_numpy, inputs)))
+        except RuntimeError as exc:
+            raise _failed(exc) from exc
+        return [_owned(tensor, inputs) for tensor in _flatten(result)]
+
+    def reset(self) -> None:
+        # The Lite interpreter can't set attributes; a freshly loaded module has the first values.
+        if self._stateful and self._used:
+            self._module = _open(self._path)
+        self._used = False
+
+    def close(self) -> None:
+        self._module = None
+
+
+def _open(path: Path) -> Any:
+    import torch
+
+    # from_numpy warns once per process about read-only arrays; nothing of ours writes to an input.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.from_numpy(_read_only())
+    try:
+        return torch._C._load_for_lite_interpreter(str(path), None)
+    except RuntimeError as exc:
+        raise _cant_load(path, str(exc)) from exc
+
+
+def _read_only() -> Array:
+    import numpy as np
+
+    array = np.zeros(1, np.float32)
+    array.flags.writeable = False
+    return array
+
+
+def _cant_load(path: Path, text: str) -> EdgeError:
+    from edgesdk.runtimes._ts_save import damaged
+
+    if "ops cannot be found" in text or "Unknown builtin" in text:
+        names = text.partition("{")[2].partition("}")[0] or text.splitlines()[0]
+        return UnsupportedError(
+            "unsupported_op", f"{path.name} needs operators that this engine lacks: {names.strip(' ,')}.",
+            why="They come from a library that isn't loaded.", fix="Take that step out of the model.",
+        )  # fmt: skip
+    if "Lite Interpreter version number does not match" in text:
+        return UnsupportedError(
+            "bytecode_too_new", f"{path.name} has a bytecode version that this engine doesn't read.",
+            why=text.strip().splitlines()[0][:200], fix="Save it again with an older bytecode version.",
+        )  # fmt: skip
+    return damaged(path)
+
+
+def _failed(exc: RuntimeError) -> InputError:
+    lines = [line for line in str(exc).splitlines() if line.strip()]
+    cause = next(
+        (line for line in reversed(lines) if "Error" in line or "Expected" in line), lines[-1] if lines else ""
+    )
+    return InputError(
+        "run_failed", f"The TorchScript file failed on this input: {cause.strip()[:300]}",
+        why="An input has values or a size that the model doesn't take.",
+        fix="Compare the inputs with the signature (edgesdk inspect).",
+    )  # fmt: skip
 
 
 def _flatten(value: Any) -> list[Any]:
@@ -68,6 +157,16 @@ def _flatten(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return [leaf for item in value.values() for leaf in _flatten(item)]
     return [value]
+
+
+def _owned(value: Any, inputs: Sequence[Array]) -> Array:
+    """An array that is the caller's own; only a model that returns its input makes a copy necessary."""
+    import numpy as np
+    import torch
+
+    tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    array: Array = tensor.detach().contiguous().numpy()
+    return array.copy() if any(np.may_share_memory(array, given) for given in inputs) else array
 
 
 RUNTIME = TorchScriptRuntime()

@@ -1,0 +1,187 @@
+"""From a model to the bytes of a ``.ptl``: decompose what mobile lacks, build, fold, shrink, save, check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgesdk.artifacts import Model, Warn
+from edgesdk.errors import UnsupportedError
+from edgesdk.runtimes import _ts_ops, _ts_save
+from edgesdk.runtimes._base import LowerConfig
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+_SMALL = 256
+"""Constants with fewer elements stay float32: the cast at run time would cost more than the bytes."""
+
+_ROUNDS = 4
+"""A decomposition may use another new operator (rms_norm → _fused_rms_norm); none nests deeper than this."""
+
+
+@dataclass(frozen=True)
+class Lite:
+    """The file's bytes and what to tell the user about them."""
+
+    data: bytes
+    warnings: tuple[Warn, ...] = ()
+
+
+def lower(model: Model, config: LowerConfig) -> Lite:
+    """Make the bytes of a ``.ptl``.
+
+    Raises:
+        UnsupportedError: TorchScript or the published mobile library lacks something.
+        UsageError: the bytecode version doesn't exist.
+    """
+    if model.program is not None:
+        module, warnings = _from_program(model.program, config)
+    elif model.script is not None:
+        module, warnings = _from_script(model.script, config), ()
+    elif model.no_program is not None:
+        raise model.no_program
+    else:
+        raise UnsupportedError(
+            "no_torchscript_from_onnx", "An ONNX file can't become TorchScript Lite.",
+            why="There is no PyTorch graph to write.", fix="Use --runtime onnx, or package the PyTorch model.",
+        )  # fmt: skip
+    return Lite(_ts_save.save(module, config.bytecode), warnings)
+
+
+# -- exported programs ------------------------------------------------------------------------------------------------
+
+
+def _from_program(program: ExportedProgram, config: LowerConfig) -> tuple[Any, tuple[Warn, ...]]:
+    from edgesdk.runtimes import _ts_build
+
+    built = _ts_build.build(without_newer(program))
+    graph = built.module._get_method("forward").graph
+    _tidy(graph, fold=config.rung == "full")
+    if config.quantization == "fp16":
+        return built.module, (_shrink(graph, exactly=False),)
+    if built.widened:
+        return built.module, (_shrink(graph, exactly=True),)
+    return built.module, ()
+
+
+def without_newer(program: ExportedProgram) -> ExportedProgram:
+    """The program with operators newer than PyTorch Mobile written out in older ones, where torch knows how."""
+    if not _newer(program):
+        return program
+    from torch._decomp import decomposition_table
+    from torch.export import default_decompositions
+
+    defaults: Any = default_decompositions()
+    known = {**decomposition_table, **dict(defaults.items())}
+    for _ in range(_ROUNDS):
+        table = {op: known[op] for op in _newer(program) if op in known}
+        if not table:
+            break
+        program = program.run_decompositions(table)
+    return program
+
+
+def _newer(program: ExportedProgram) -> set[Any]:
+    import torch
+
+    targets = {n.target for m in program.graph_module.modules() for n in getattr(m, "graph", _Empty).nodes}
+    return {t for t in targets if isinstance(t, torch._ops.OpOverload) and _ts_ops.is_newer(_full_name(t))}
+
+
+class _Empty:
+    nodes: tuple[Any, ...] = ()
+
+
+def _full_name(op: torch._ops.OpOverload) -> str:
+    return op._schema.name + (f".{op._schema.overload_name}" if op._schema.overload_name else "")
+
+
+def _tidy(graph: Any, *, fold: bool) -> None:
+    """Fold batch norms into convolutions and share equal constants; the last pass comes before verification."""
+    import torch
+
+    passes: Any = torch._C  # the stubs know only some of the passes
+    if fold:
+        passes._jit_pass_fold_frozen_conv_bn(graph)
+    passes._jit_pass_dce_graph(graph)
+    passes._jit_pass_constant_pooling(graph)
+    graph.lint()
+
+
+def _shrink(graph: Any, *, exactly: bool) -> Warn:
+    """Store float32 constants as float16 and cast them back where they are used.
+
+    PyTorch Mobile's CPU has no float16 kernels (torch 2.1: '"slow_conv2d_cpu" not implemented for Half'), so the
+    arithmetic stays in float32; the file is halved.
+
+    Args:
+        exactly: only those that float16 holds without loss.
+    """
+    import torch
+
+    kept = 0
+    for node in graph.findAllNodes("prim::Constant"):
+        if not node.hasAttribute("value") or node.kindOf("value") != "t":
+            continue
+        wide = node.t("value")
+        if wide.dtype != torch.float32 or wide.numel() < _SMALL:
+            continue
+        narrow = wide.half()
+        lossless = torch.equal(narrow.float(), wide)
+        if not bool(torch.isfinite(narrow).all()) or (exactly and not lossless):
+            kept += 1
+            continue
+        _store_as(graph, node, narrow)
+    graph.lint()
+    more = f" {kept} constants that float16 can't hold stayed float32." if kept else ""
+    return Warn(
+        "fp16_storage", "TorchScript Lite has no float16 arithmetic on phones: weights are stored as float16, "
+        f"computed in float32.{more}",
+    )  # fmt: skip
+
+
+def _store_as(graph: Any, node: Any, narrow: torch.Tensor) -> None:
+    import torch
+
+    with graph.insert_point_guard(node):
+        constant = graph.insertConstant(narrow)
+        arguments = [constant, *(graph.insertConstant(v) for v in (torch.float32, False, False, None))]
+        cast = graph.insertNode(graph.create("aten::to", arguments, 1))
+    node.output().replaceAllUsesWith(cast.output())
+    node.destroy()
+
+
+# -- the user's TorchScript -------------------------------------------------------------------------------------------
+
+
+def _from_script(script: torch.jit.ScriptModule, config: LowerConfig) -> Any:
+    import torch
+
+    if config.quantization == "fp16":
+        raise UnsupportedError(
+            "fp16_from_torchscript", "A TorchScript archive can't be stored as float16.",
+            why="Its graph couldn't be exported, so its weights can't be told from its other constants.",
+            fix="Package the model's PyTorch source, or leave out --quantize fp16.",
+        )  # fmt: skip
+    script.eval()
+    if config.rung != "full":
+        return script._c
+    try:
+        frozen = torch.jit.freeze(script)
+    except RuntimeError:  # freezing is an optimization; not every module can be frozen
+        return script._c
+    drop_no_grad(frozen.graph)
+    return frozen._c
+
+
+def drop_no_grad(graph: Any) -> None:
+    """Take ``with torch.no_grad():`` out: inference records no gradients, and the Lite interpreter has no ``with``."""
+    for enter in graph.findAllNodes("prim::Enter"):
+        context = enter.inputsAt(0)
+        if not str(context.type()).endswith("grad_mode.no_grad"):
+            continue
+        for use in list(context.uses()):
+            if use.user.kind() in ("prim::Enter", "prim::Exit"):
+                use.user.destroy()
