@@ -144,11 +144,12 @@ class Pool:
         *,
         on: int | None = None,
         not_on: int | None = None,
+        prefer: int | None = None,
     ) -> Future[tuple[int, Json]]:
         """Run a job as soon as a fitting worker is idle; the future holds (worker's number, result)."""
 
         def run() -> tuple[int, Json]:
-            index = self._take(on, not_on)
+            index = self._take(on, not_on, prefer)
             try:
                 return index, self._workers[index].call(function, args, report)
             finally:
@@ -156,15 +157,16 @@ class Pool:
 
         return self._threads.submit(run)
 
-    def _take(self, on: int | None, not_on: int | None) -> int:
+    def _take(self, on: int | None, not_on: int | None, prefer: int | None) -> int:
         def fitting() -> list[int]:
-            return sorted(i for i in self._idle if i != not_on and on in (None, i))
+            chosen = [i for i in self._idle if i != not_on and on in (None, i)]
+            return sorted(chosen, key=lambda i: (i == prefer, i))
 
         with self._free:
             self._free.wait_for(lambda: self._stopped or fitting())
             if self._stopped:
                 raise Stopped
-            index = fitting()[-1]  # the last one first: number 0 holds the model and should keep it
+            index = fitting()[-1]  # the last one first: number 0 holds the model, for the job that prefers it
             self._idle.remove(index)
             return index
 
