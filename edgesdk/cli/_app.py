@@ -7,6 +7,7 @@ import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -39,6 +40,27 @@ Options = TypeVar("Options", bound=Common)
 
 class _Command(TyperCommand):
     """A command whose help shows its options under headings (``rich_help_panel``), without colours or boxes."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse ``--name --json``: the parser would take the second option as the value of the first."""
+        if not ctx.resilient_parsing:  # completion parses what is half written
+            self._check_values(ctx, args)
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+    def _check_values(self, ctx: Any, args: list[str]) -> None:
+        params = [param for param in self.get_params(ctx) if param.param_type_name == "option"]
+        options = {word: param for param in params for word in param.opts}
+        for word, following in zip_longest(args, args[1:]):
+            if word == "--":
+                return
+            takes_value = word in options and not getattr(options[word], "is_flag", False)
+            if takes_value and (following is None or following in options):
+                raise UsageError(
+                    "missing_value", f"'{ctx.command_path}': {word} needs a value, and none is given.",
+                    why=f"{word} is the last word." if following is None else f"The next word is the option {following}.",
+                    fix=f"Write {word} {options[word].metavar or 'VALUE'}; '{ctx.command_path} --help' says what it takes.",
+                )  # fmt: skip
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}

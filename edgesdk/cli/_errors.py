@@ -6,6 +6,7 @@ import difflib
 import errno
 import json as jsonlib
 import os
+import re
 import sys
 import time
 import traceback
@@ -94,6 +95,12 @@ def _bad_value(exc: Any, ctx: Any, path: str) -> UsageError:
 
 
 def _other(exc: Any, ctx: Any, path: str) -> UsageError:
+    extra = re.search(r"unexpected extra arguments?(?:\(s\))? \((.*)\)", exc.format_message(), re.DOTALL)
+    if extra:
+        return UsageError(
+            "too_many_words", f"'{path}' does not know what to do with: {extra[1]}", why="It takes fewer words, or an option is missing.",
+            fix=f"'{path} --help' shows how to write it; a name with spaces stands in quotes.",
+        )  # fmt: skip
     return UsageError(
         "bad_usage", f"'{path}': {_sentence(exc.format_message())}", why="The words after the verb don't fit together.",
         fix=f"'{path} --help' shows how to write it.",

@@ -64,10 +64,15 @@ def console() -> Console:
     """Rich on stdout: tables as wide as the terminal, or as the content where there is none; colours where wanted."""
     from rich.console import Console
 
+    class Answer(Console):
+        def on_broken_pipe(self) -> None:
+            """Rich would leave with exit code 1, which is ours for bugs."""
+            raise BrokenPipeError
+
     terminal = coloured(sys.stdout)
     # A pipe has no width: never cut a path in two there.
     width = None if terminal or os.environ.get("COLUMNS") else 160
-    return Console(
+    return Answer(
         highlight=False,
         no_color=not terminal,
         force_terminal=terminal,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from edgesdk.cli import _errors
@@ -20,9 +21,9 @@ class _Terminated(BaseException):
 def run(words: Sequence[str]) -> int:
     """Parse ``words``, run the verb, and return the exit code."""
     json, verbose = "--json" in words, bool({"--verbose", "-v"} & set(words))
-    _prepare()
     try:
-        code = _invoke(list(words))
+        with _prepared():
+            code = _invoke(list(words))
         sys.stdout.flush()
         return code
     except EdgeError as error:
@@ -41,13 +42,21 @@ def run(words: Sequence[str]) -> int:
         return _errors.show(_errors.bug(exc, verbose), json)
 
 
-def _prepare() -> None:
+@contextlib.contextmanager
+def _prepared() -> Iterator[None]:
+    """Streams that can write any name, and SIGTERM as an exception; a caller's own handler comes back afterwards."""
     for stream in (sys.stdout, sys.stderr):
         # A name with letters that the terminal can't show must not stop a run.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _terminate)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _terminate(*_: Any) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from edgesdk.cli._output import Output
 
 _ACTIONS = ("show", "clean")
+_complete = choices(lambda: _ACTIONS)  # named here: an annotation is read where the module's names are not known
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
@@ -26,9 +27,9 @@ class Options(Common):
     The cache lies in the user's cache folder (EDGESDK_CACHE_DIR puts it elsewhere); it may be removed at any time.
     """
 
-    action: Annotated[
-        str, typer.Argument(metavar="[show|clean]", help="What to do.", autocompletion=choices(lambda: _ACTIONS))
-    ] = "show"
+    action: Annotated[str, typer.Argument(metavar="[show|clean]", help="What to do.", autocompletion=_complete)] = (
+        "show"
+    )
     max_size: Annotated[
         str | None,
         typer.Option(
