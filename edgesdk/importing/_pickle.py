@@ -231,6 +231,9 @@ class _Machine:
         items.reverse()
         return items
 
+    def discard_mark(self) -> None:
+        self.pop_mark()
+
     def push_global(self, path: str) -> None:
         self.named[path] = None
         self.stack.append(Global(path))
@@ -350,7 +353,7 @@ _SILENT = frozenset({"PROTO", "FRAME", "STOP", "READONLY_BUFFER"})
 _ACTIONS: Mapping[str, Callable[[_Machine, Any], None]] = {
     "MARK": _constant(_MARK),
     "POP": lambda m, _: m.stack.pop(),
-    "POP_MARK": lambda m, _: m.pop_mark(),
+    "POP_MARK": lambda m, _: m.discard_mark(),
     "DUP": lambda m, _: m.stack.append(m.stack[-1]),
     "NONE": _constant(None),
     "NEWTRUE": _constant(True),

@@ -35,7 +35,7 @@ def build(file: Path | None, package: str, factory: str) -> nn.Module:
         InputError: no such factory, it needs arguments, its code raises, or it returns something else.
     """
     shown = f"{file or package}:{factory}"
-    with _environment(file):
+    with environment(file):
         module = _guarded(lambda: _load(file) if file else importlib.import_module(package), shown, file)
         found = _find(module, factory, file, shown)
         return _call(found, shown, file)
@@ -134,6 +134,16 @@ def _load(file: Path) -> types.ModuleType:
     return module
 
 
+def load_file(file: Path, shown: str) -> types.ModuleType:
+    """Run a file of the user's inside :func:`environment`, for its classes.
+
+    Raises:
+        InputError: its code raises.
+    """
+    module: types.ModuleType = _guarded(lambda: _load(file), shown, file)
+    return module
+
+
 def _module_name(path: Path) -> str:
     """The file's stem, as its siblings and pickles know it, unless that is another module's name."""
     stem = path.stem
@@ -146,7 +156,7 @@ def _module_name(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _environment(file: Path | None) -> Iterator[None]:
+def environment(file: Path | None) -> Iterator[None]:
     """The folder of the file first on ``sys.path``, a plain ``sys.argv``, prints on stderr, no bytecode written."""
     folder = str(file.resolve().parent) if file else str(Path.cwd())
     _forget_siblings(folder)
