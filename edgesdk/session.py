@@ -193,6 +193,7 @@ class Session:
 
         if top < 1:
             raise UsageError("bad_top", f"top={top} is not possible.", why="It counts classes.", fix="Give 1 or more.")
+        self._open()
         manifest = self.manifest
         if manifest.preprocess is None:
             raise self._lacks("preprocessing", "package MODEL --image 224 --mean … --std …")
