@@ -38,7 +38,7 @@ ERROR_WORDS = {
     0x31: "the delegate can't be initialised",
     0x32: "the delegate ran out of memory",
 }
-CODE = re.compile(r"error: 0x([0-9a-fA-F]+)")
+CODE = re.compile(r"error: 0x:?([0-9a-fA-F]+)")
 
 
 @functools.cache
@@ -59,11 +59,17 @@ def library() -> Any:
     return importlib.import_module(f"{package}.portable_lib")
 
 
-@functools.cache
 def with_quantized_kernels() -> None:
-    """Register ``quantized_decomposed::*``; a second registration would abort the process, hence the cache."""
-    library()
-    importlib.import_module("executorch.kernels.quantized")
+    """Register ``quantized_decomposed::*`` kernels, once: a second registration would abort the process."""
+    if not any(name.startswith("quantized_decomposed::") for name in library()._get_operator_names()):
+        importlib.import_module("executorch.kernels.quantized")
+
+
+def register_quantized_kernels() -> bool:
+    """Register them; False when they were there already or are still missing, so trying again is of no use."""
+    before = len(library()._get_operator_names())
+    with_quantized_kernels()
+    return len(library()._get_operator_names()) > before
 
 
 def code_of(error: BaseException) -> int | None:

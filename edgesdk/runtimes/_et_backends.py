@@ -1,0 +1,149 @@
+"""The steps of the ladder: which operators each attempt may give to the delegate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from edgesdk.artifacts import Rung, Warn
+from edgesdk.errors import UnsupportedError, missing_library
+from edgesdk.runtimes import _et_native as native
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+DELEGATES = {"xnnpack": "XnnpackBackend", "coreml": "CoreMLBackend", "vulkan": "VulkanBackend", "mps": "MPSBackend"}
+"""The name of each back end's delegate in a program."""
+
+CORE = frozenset({"convolution.default", "linear.default", "addmm.default", "mm.default", "bmm.default"})
+"""The operators that do the arithmetic: kept in the delegate when all others are suspected."""
+
+_MOST_CULPRITS = 6
+"""Operators left out one after the other before half of them are."""
+
+
+@dataclass
+class Attempt:
+    """One try: its rung, a fresh list of partitioners, and what to tell the user should it hold."""
+
+    rung: Rung
+    partitioners: Callable[[], list[Any]]
+    notes: list[Warn] = field(default_factory=list)
+    failure: Exception | None = None
+
+
+def attempts(program: ExportedProgram, backend: str, rung: Rung) -> Iterator[Attempt]:
+    """From ``rung`` downwards. The caller sets ``failure`` before it asks for the next one.
+
+    Raises:
+        UnsupportedError: this ExecuTorch has no such back end.
+        MissingToolError: the back end's compiler is not installed.
+    """
+    if backend == "xnnpack":
+        yield from _xnnpack(program, rung)
+    elif backend == "portable":
+        yield Attempt("portable", list)
+    else:
+        # A file for these is asked for by name and can't be run here: without its delegate it would be a lie.
+        partitioner = _OTHERS[backend]()
+        yield Attempt("full", lambda: [partitioner])
+
+
+def _xnnpack(program: ExportedProgram, rung: Rung) -> Iterator[Attempt]:
+    if rung == "full":
+        attempt = Attempt("full", lambda: [xnnpack_partitioner(frozenset())])
+        yield attempt
+        yield from _without_culprits(attempt)
+    if rung != "portable":
+        note = Warn("partial_delegation", "Only convolutions, linear layers and matrix products run in XNNPACK here.")
+        yield Attempt("partial", lambda: [xnnpack_partitioner(frozenset(), only=CORE)], [note])
+    note = Warn("no_delegation", "Nothing runs in XNNPACK: the file uses the slower portable kernels throughout.")
+    yield Attempt("portable", list, [note])
+
+
+def _without_culprits(attempt: Attempt) -> Iterator[Attempt]:
+    """Leave out the operators that the failures point at, one after the other."""
+    left_out: frozenset[str] = frozenset()
+    for _ in range(_MOST_CULPRITS):
+        found = frozenset(culprits(attempt.failure)) - left_out if attempt.failure else frozenset()
+        if not found:
+            return
+        left_out |= found
+        attempt = Attempt("partial", _delegating_all_but(left_out), [_left_out(left_out, attempt.failure)])
+        yield attempt
+
+
+def _delegating_all_but(left_out: frozenset[str]) -> Callable[[], list[Any]]:
+    return lambda: [xnnpack_partitioner(left_out)]
+
+
+def _left_out(names: frozenset[str], failure: Exception | None) -> Warn:
+    reason = str(failure).strip().splitlines()[0] if failure and str(failure).strip() else "it gave no reason"
+    listed = ", ".join(f"aten::{name.removesuffix('.default')}" for name in sorted(names))
+    return Warn("partial_delegation", f"XNNPACK does not take {listed} here ({reason}); portable kernels run instead.")
+
+
+def xnnpack_partitioner(left_out: frozenset[str], *, only: frozenset[str] | None = None) -> Any:
+    """Upstream's partitioner, without the operators of ``left_out`` or with none but ``only``."""
+    from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+    if not left_out and only is None:
+        return XnnpackPartitioner()
+    kept = [
+        c for c in ALL_PARTITIONER_CONFIGS if c.target_name not in left_out and (only is None or c.target_name in only)
+    ]
+    return XnnpackPartitioner(configs=kept)
+
+
+def culprits(failure: BaseException) -> set[str]:
+    """Names of the operators (``hardtanh.default``) that XNNPACK's code was looking at when it failed."""
+    import torch
+
+    found: set[str] = set()
+    seen: BaseException | None = failure
+    while seen is not None:
+        frame = seen.__traceback__
+        while frame is not None:
+            inside = "executorch/backends/xnnpack" in frame.tb_frame.f_code.co_filename.replace("\\", "/")
+            node = frame.tb_frame.f_locals.get("node") if inside else None
+            if isinstance(node, torch.fx.Node) and node.op == "call_function":
+                found = {_short(node.target)}  # the innermost frame is the last
+            frame = frame.tb_next
+        seen = seen.__cause__ or seen.__context__
+    return found
+
+
+def _short(target: Any) -> str:
+    return str(getattr(target, "__name__", target)).removeprefix("aten.")
+
+
+def _coreml() -> Any:
+    if native.version_of("coremltools") is None:
+        raise missing_library("coremltools", "coreml", "lowering to Core ML")
+    from executorch.backends.apple.coreml.partition import CoreMLPartitioner
+
+    return CoreMLPartitioner()
+
+
+def _vulkan() -> Any:
+    from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
+
+    return VulkanPartitioner()
+
+
+def _mps() -> Any:
+    try:
+        from executorch.backends.apple.mps.partition import MPSPartitioner
+        from executorch.exir.backend.compile_spec_schema import CompileSpec
+    except ImportError as error:
+        raise UnsupportedError(
+            "backend_gone", f"ExecuTorch {native.version_of('executorch')} has no MPS back end.",
+            why="It was removed after release 1.4; Core ML took its place on Apple devices.",
+            fix="Use --backend coreml, or install an older release: pip install 'executorch<1.5'.",
+        ) from error  # fmt: skip
+    return MPSPartitioner(compile_specs=[CompileSpec("use_fp16", bytes([True]))])
+
+
+_OTHERS: dict[str, Callable[[], Any]] = {"coreml": _coreml, "vulkan": _vulkan, "mps": _mps}

@@ -1,0 +1,113 @@
+"""What is checked and changed in an exported program before ExecuTorch's compiler sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from edgesdk.artifacts import Model, Warn
+from edgesdk.errors import UnsupportedError
+from edgesdk.runtimes._base import LowerConfig
+from edgesdk.runtimes._et_kernels import source_line
+from edgesdk.runtimes._et_translate import unbounded
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+LONG_RECURRENCE = 40
+"""Time steps above which the unrolling of a recurrent layer is announced: the compiler needs minutes from there."""
+
+
+def prepare(model: Model, config: LowerConfig) -> tuple[ExportedProgram, list[Warn]]:
+    """The program to lower and what the user should know.
+
+    Raises:
+        UnsupportedError: there is no program, or ExecuTorch takes no such dtype or size.
+    """
+    program = _program_of(model)
+    _refuse_complex(program)
+    _refuse_unbounded(program)
+    program, notes = _on_cpu(program)
+    notes += _about_doubles(program)
+    if config.quantization == "fp16":
+        from edgesdk.runtimes._et_half import in_half_precision
+
+        program = in_half_precision(program)
+    return program, notes
+
+
+def _program_of(model: Model) -> ExportedProgram:
+    if model.program is not None:
+        return model.program
+    if isinstance(model.no_program, Exception):
+        raise model.no_program
+    raise UnsupportedError(
+        "no_program", f"{model.source.name} has no exported program.", why="ExecuTorch lowers exported programs only.",
+        fix="Export the model with torch.export, or choose --runtime onnx or --runtime torchscript.",
+    )  # fmt: skip
+
+
+def _tensors(value: Any) -> list[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for v in value for t in _tensors(v)] if isinstance(value, list | tuple) else []
+
+
+def _nodes(program: ExportedProgram) -> list[Any]:
+    import torch
+
+    return [n for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes]
+
+
+def _refuse_complex(program: ExportedProgram) -> None:
+    for node in _nodes(program):
+        if any(t.is_complex() for t in _tensors(node.meta.get("val"))):
+            name = str(node.target).removesuffix(".default")
+            line = source_line(node)
+            raise UnsupportedError(
+                "complex_unsupported", f"{name} makes complex numbers{f' ({line})' if line else ''}.",
+                why="ExecuTorch does not lower complex tensors, and so no FFT or STFT.",
+                fix="Use a real-valued front end (the DFT as a matrix product or a convolution with sine and cosine "
+                "weights), compute the spectrum in the app, or choose --runtime onnx or --runtime torchscript.",
+                details={"operator": name, "line": line},
+            )  # fmt: skip
+
+
+def _refuse_unbounded(program: ExportedProgram) -> None:
+    for symbol, limits in program.range_constraints.items():
+        upper = str(limits.upper)  # a sympy number, or int_oo for none
+        if not upper.isdigit() or int(upper) >= 2**31:
+            raise unbounded(f"The range of {symbol} is {limits.lower} to {limits.upper}.")
+
+
+def _on_cpu(program: ExportedProgram) -> tuple[ExportedProgram, list[Warn]]:
+    """ExecuTorch's serializer reads memory directly: a tensor elsewhere ends the process (pitfall E-16)."""
+    kept = [*program.state_dict.values(), *program.constants.values()]
+    away = sorted({str(t.device) for t in _tensors(kept) if t.device.type != "cpu"})
+    away += sorted(
+        {str(t.device) for n in _nodes(program) for t in _tensors(n.meta.get("val")) if t.device.type != "cpu"}
+    )
+    if not away:
+        return program, []
+    if "meta" in away:
+        raise UnsupportedError(
+            "no_weights", "The model has parameters without values (on the device 'meta').",
+            why="It was built without loading its weights.", fix="Load the weights before exporting.",
+        )  # fmt: skip
+    from torch.export.passes import move_to_device_pass
+
+    return move_to_device_pass(program, "cpu"), [
+        Warn("moved_to_cpu", f"The model was moved from {away[0]} to the CPU.")
+    ]
+
+
+def _about_doubles(program: ExportedProgram) -> list[Warn]:
+    import torch
+
+    for node in _nodes(program):
+        if node.op == "call_function" and any(t.dtype == torch.float64 for t in _tensors(node.meta.get("val"))):
+            line = source_line(node)
+            where = f" ({line})" if line else ""
+            return [Warn("float64", f"{node.target} computes in float64{where}: slow portable kernels; use .float().")]
+    return []
