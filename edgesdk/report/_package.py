@@ -140,7 +140,7 @@ def view(document: Document) -> PackageView:
         variants=variants,
         original_bytes=original,
         warnings=tuple((str(w.get("code", "")), str(w.get("message", ""))) for w in found.get("warnings") or ()),
-        timings=tuple((name, float(value)) for name, value in timings.items() if name != "total"),
+        timings=tuple((name, float(value)) for name, value in timings.items() if name != "total" and value),
         total_s=timings.get("total"),
         cache=_cache(found.get("cache")),
         history=tuple(_history(step) for step in found.get("history") or ()),
@@ -363,6 +363,9 @@ def _provenance(found: Document) -> tuple[Fact, ...]:
         Fact("Bundle", str(found["bundle"]), code=True) if found.get("bundle") else None,
         Fact("Bundle size", f"{found['bundle_bytes']:,} bytes") if found.get("bundle_bytes") else None,
         Fact("Bundle SHA-256", str(found["bundle_sha256"]), code=True) if found.get("bundle_sha256") else None,
+        Fact("Signed", "yes, with Ed25519" if found["signed"] else "no: anybody could have made it")
+        if "signed" in found
+        else None,
         Fact("Source SHA-256", str(source["sha256"]), code=True) if source.get("sha256") else None,
         Fact("Source commit", str(source["git_commit"]), code=True) if source.get("git_commit") else None,
         *(Fact(name, str(version)) for name, version in sorted(tools.items())),

@@ -157,7 +157,7 @@ def delegation(variant: Mapping[str, Any]) -> str:
     share = variant.get("delegated_fraction")
     if share is None:
         return ""
-    backend = _BACKENDS.get(variant.get("backend") or "", str(variant.get("backend")))
+    backend = _BACKENDS.get(variant.get("backend") or "", str(variant.get("backend") or "a delegate"))
     if share == 1:
         return f"all of the arithmetic runs in {backend}"
     if share == 0:

@@ -75,7 +75,7 @@ def facts(emission: Emission, abis: Sequence[str]) -> Facts:
         bytecode=_bytecode(variants, emission.bundle),
         backends=frozenset(v["backend"] for v in variants if v.get("backend")),
         inputs=tuple(signature.get("inputs") or ()),
-        classifies=bool(manifest.get("labels")) and bool(manifest.get("preprocess")),
+        classifies=bool(manifest.get("preprocess")) and (manifest.get("postprocess") or {}).get("kind") == "classify",
         signed=_signed(emission.bundle),
         not_run=tuple(v["id"] for v in variants if v.get("verified") == "not_run"),
         executorch_file=next(

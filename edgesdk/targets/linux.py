@@ -8,6 +8,9 @@ from edgesdk.targets._base import Emission, Target
 from edgesdk.targets._facts import facts
 from edgesdk.targets._render import render, write
 
+# Extras of edgesdk's own pyproject.toml that are called like a runtime.
+EXTRAS = frozenset({"executorch", "onnx", "torchscript"})
+
 
 class Linux(Target):
     name = "linux"
@@ -15,7 +18,8 @@ class Linux(Target):
     variants = (("executorch", "xnnpack"),)
 
     def emit(self, emission: Emission, folder: Path) -> None:
-        values = {"facts": facts(emission, self.abis), "extras": ""}
+        found = facts(emission, self.abis)
+        values = {"facts": found, "extras": ",".join(sorted(EXTRAS & set(found.runtimes))) or "executorch"}
         write(folder / "run.py", render("linux/run.py.j2", **values))
         write(folder / "README.md", render("linux/README.md.j2", **values))
 
