@@ -15,12 +15,11 @@ from edgesdk.errors import InputError, UnsupportedError, missing_library
 from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._library import Built, downloads, no_retries_offline, seeded
 from edgesdk.importing._locate import transformers_files
-from edgesdk.importing._safety import force_weights_only
+from edgesdk.importing._safety import force_weights_only, quiet_torch
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from edgesdk.importing._export import ModelHint
 
 MAX_TOKENS: Final = 512
 """Longest sequence offered by default; the configuration's own limit lowers it."""
@@ -109,7 +108,8 @@ def build_architecture(folder: Path) -> Built:
 
 def _library(needed_for: str) -> Any:
     try:
-        import transformers
+        with quiet_torch():
+            import transformers
     except ImportError as exc:
         raise missing_library("transformers", "transformers", needed_for) from exc
     transformers.utils.logging.set_verbosity_error()
@@ -165,7 +165,7 @@ def _kind(config: Mapping[str, Any]) -> tuple[str, str, str | None]:
 def _pretrained(name: str, config: Mapping[str, Any], folder: Path, *, local: bool) -> nn.Module:
     transformers = _library(f"the Hugging Face folder {folder}")
     architecture, auto, _ = _kind(config)
-    with seeded(), _translated(folder), force_weights_only():
+    with seeded(), _translated(folder), force_weights_only(), quiet_torch():
         module, info = getattr(transformers, auto).from_pretrained(
             name, local_files_only=local, trust_remote_code=False, attn_implementation=ATTENTION,
             output_loading_info=True, dtype="float32",

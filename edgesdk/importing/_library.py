@@ -240,7 +240,6 @@ def _near(name: str, known: list[str]) -> str:
 
 
 def _finish(built: Built, weights: str) -> Built:
-    from edgesdk.importing._export import ModelHint
 
     step = HistoryStep("import", "architecture", fields={"name": built.label, "weights": weights or None})
     hint: ModelHint = replace(built.hint, history=(*built.hint.history, step))

@@ -6,6 +6,7 @@ import ast
 import difflib
 import hashlib
 import re
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._foreign import not_a_model
 from edgesdk.importing._git import commit_of
 from edgesdk.importing._sniff import sniff
+from edgesdk.importing._zips import check_checksums
 
 LIBRARIES: Final = ("torchvision", "timm", "hf")
 _NAME: Final = re.compile(r"(torchvision|timm|hf):(.*)", re.DOTALL)
@@ -109,6 +111,8 @@ def _locate_path(text: str, path: Path, key: str | None, options: ImportOptions)
     if path.suffix == ".py" and path.is_file():
         raise _no_factory(path)
     form = sniff(path)
+    if path.is_file() and zipfile.is_zipfile(path):
+        check_checksums(path)
     if path.is_dir():
         files = transformers_files(path)
         source = Source(path.resolve().name, form, _digest_folder(path, files), git_commit=commit_of(path))

@@ -39,7 +39,8 @@ def force_weights_only() -> Iterator[None]:
 def quiet_torch() -> Iterator[None]:
     """torch logs whole tracebacks for files that it can't read; our error says what the user needs."""
     loggers = [
-        logging.getLogger(name) for name in ("torch.export", "torch.export.pt2_archive._package", "torch._export")
+        logging.getLogger(name)
+        for name in ("torch.export", "torch.export.pt2_archive._package", "torch._export", "torch.utils._pytree")
     ]
     before = [logger.level for logger in loggers]
     for logger in loggers:
