@@ -65,9 +65,13 @@ def write(document: Document | Sequence[Document], path: Path) -> None:
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as temporary:
             partial = Path(temporary.name)
-            temporary.write(text.encode("utf-8", "backslashreplace"))
-        partial.chmod(0o666 & ~_umask())
-        partial.replace(path)
+        try:
+            # A lone surrogate (a file name that isn't UTF-8) becomes its escape, which JSON and Python read back.
+            partial.write_bytes(text.encode("utf-8", "backslashreplace"))
+            partial.chmod(0o666 & ~_umask())
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(
             "cannot_write",
