@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ class _Archive:
     path: Path
     names: frozenset[str]
     read: Callable[[str], bytes]
+    size: Callable[[str], int]
     document: Mapping[str, Any]
     version: str
     old: bool
@@ -63,7 +65,9 @@ def _opened(path: Path) -> Iterator[_Archive]:
         with zipfile.ZipFile(path) as archive:
             names = frozenset(archive.namelist())
             document = _json(path, _read_checked(path, archive.read, _OLD_PROGRAM))
-            yield _Archive(path, names, archive.read, document, "", old=True)
+            yield _Archive(
+                path, names, archive.read, lambda name: archive.getinfo(name).file_size, document, "", old=True
+            )
         return
     try:
         reader = PT2ArchiveReader(str(path))
@@ -79,7 +83,9 @@ def _opened(path: Path) -> Iterator[_Archive]:
             )  # fmt: skip
         document = _json(path, _read_checked(path, reader.read_bytes, models[0]))
         version = _read_checked(path, reader.read_bytes, "archive_version").decode("ascii", "replace").strip()
-        yield _Archive(path, names, reader.read_bytes, document, version, old=False)
+        yield _Archive(
+            path, names, reader.read_bytes, reader.archive_file.get_record_size, document, version, old=False
+        )
 
 
 def _read_checked(path: Path, read: Callable[[str], bytes], name: str) -> bytes:
@@ -176,6 +182,14 @@ def _check_payload(archive: _Archive, part: str) -> None:
         member = f"data/{part}/{file}"
         if member not in archive.names:
             raise damaged(archive.path, f"'{key}' should be in its member '{member}', which is missing")
+        if not archive.size(member) and _elements(entry.get("tensor_meta")):  # torch would make it zeros
+            raise damaged(archive.path, f"the tensor '{key}' in it is empty")
+
+
+def _elements(meta: Any) -> int:
+    """Number of elements that a tensor's description promises."""
+    sizes = meta.get("sizes", ()) if isinstance(meta, dict) else ()
+    return math.prod(s["as_int"] for s in sizes if isinstance(s, dict) and isinstance(s.get("as_int"), int))
 
 
 def _unsafe(path: Path, problem: str) -> InputError:
@@ -199,11 +213,24 @@ def _deserialise(archive: _Archive) -> tuple[ExportedProgram, Mapping[str, str]]
     try:
         with force_weights_only():
             if archive.old:
-                return torch.export.load(archive.path, extra_files=extra), extra
-            contents = load_pt2(str(archive.path))
-            return contents.exported_programs["model"], contents.extra_files
+                program = torch.export.load(archive.path, extra_files=extra)
+            else:
+                contents = load_pt2(str(archive.path))
+                program, extra = contents.exported_programs["model"], contents.extra_files
+        _check_nesting(program)
+        return program, extra
     except Exception as exc:  # torch has no class of its own for a graph that it can't rebuild
         raise _unreadable(archive, exc) from exc
+
+
+def _check_nesting(program: ExportedProgram) -> None:
+    """As many leaves as the graph has inputs and outputs; torch doesn't compare them when it reads a file."""
+    signature, spec = program.graph_signature, program.call_spec
+    if spec.in_spec is None or spec.out_spec is None:
+        raise ValueError("the nesting of its inputs and outputs is missing")
+    found = (spec.in_spec.num_leaves, spec.out_spec.num_leaves)
+    if found != (len(signature.user_inputs), len(signature.user_outputs)):
+        raise ValueError(f"it names {found[0]} inputs and {found[1]} outputs, its graph has others")
 
 
 def _import_operators(targets: set[str]) -> None:
