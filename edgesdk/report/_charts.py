@@ -15,8 +15,9 @@ _ZONES = ((0.0, 20.0, "bad"), (20.0, 30.0, "warn"), (30.0, 50.0, "fair"), (50.0,
 
 
 def _svg(width: float, height: float, body: str, label: str, css: str) -> Markup:
+    stretch = ' preserveAspectRatio="none"' if css in ("bar", "stack") else ""  # their height is the style sheet's
     return Markup(
-        f'<svg class="{css}" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}" '
+        f'<svg class="{css}"{stretch} viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}" '
         f'xmlns="http://www.w3.org/2000/svg"><title>{escape(label)}</title>{body}</svg>'
     )
 

@@ -291,7 +291,7 @@ def _sentence(variants: Sequence[VariantView], original: int | None) -> str:
     ran = [v for v in variants if v.ran]
     worst = min(ran, key=lambda v: 1e9 if v.snr_db is None else v.snr_db, default=None)
     if worst is not None:
-        where = "" if len(variants) == 1 else f" (the weakest, {worst.id})"
+        where = "" if len(variants) == 1 or worst.tone == "good" else f" (the weakest, {worst.id})"
         told.append(f"{worst.head[0].upper()}{worst.head[1:]}{where}: {worst.tail}.")
     least = min((v for v in variants if v.bytes), key=lambda v: v.bytes or 0, default=None)
     if least is not None and least.ratio and original:

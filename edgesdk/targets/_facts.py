@@ -15,7 +15,10 @@ from edgesdk.targets import _lite, _names
 from edgesdk.targets._base import Emission
 
 # Used when neither the variant nor the tools say a version: the set this release of edgesdk is tested with.
-_TESTED = {"executorch": "1.5.1", "onnx": "1.22.0"}
+_TESTED = {"executorch": "1.5.1"}
+# ONNX Runtime reads every older file, so a file that asks for 1.14 should still get a current library: the oldest ones have
+# 4 KiB segments. 1.27.0 is the newest Android release that public indexes list; newer files ask for more themselves.
+_ORT_FLOOR = "1.27.0"
 
 
 @dataclass(frozen=True)
@@ -107,15 +110,16 @@ def _row(variant: Mapping[str, Any]) -> Row:
 
 def _runtimes(variants: Sequence[Mapping[str, Any]], document: Mapping[str, Any], bundle: Path) -> dict[str, str]:
     tools: Mapping[str, Any] = document.get("tools") or {}
-    libraries = {"executorch": "executorch", "onnx": "onnxruntime"}
     found: dict[str, str] = {}
     for runtime in dict.fromkeys(str(v["runtime"]) for v in variants):
         if runtime == "torchscript":
             found[runtime] = _lite_library(_bytecode(variants, bundle))
             continue
         stated = [(v.get("details") or {}).get("min_runtime") for v in variants if v["runtime"] == runtime]
+        if runtime == "onnx":
+            stated.append(_ORT_FLOOR)
         least = max(filter(None, map(_release, stated)), key=_key, default="")
-        found[runtime] = least or _release(tools.get(libraries.get(runtime, ""))) or _TESTED.get(runtime, "")
+        found[runtime] = least or _release(tools.get(runtime)) or _TESTED.get(runtime, "")
     return found
 
 

@@ -24,7 +24,7 @@ def variant(runtime: str = "executorch", backend: str | None = "xnnpack", **chan
         "id": id_, "runtime": runtime, "backend": backend, "quantization": "none", "file": f"models/{id_}.{suffix}",
         "bytes": 1000, "sha256": "0" * 64, "delegated_fraction": 0.98 if backend else None, "rung": "full", "verified": True,
         "outputs": [{"name": "output", "max_abs_error": 1e-6, "snr_db": 118.0}], "top1_agreement": None, "metric": None,
-        "latency_ms": None, "details": {"min_runtime": {"executorch": "1.5.1", "onnx": "1.24.2"}.get(runtime, "")},
+        "latency_ms": None, "details": {"min_runtime": {"executorch": "1.5.1", "onnx": "1.14"}.get(runtime, "")},
         **changes,
     }  # fmt: skip
 

@@ -72,7 +72,7 @@ def test_the_pom_names_the_engines_that_the_bundle_needs_and_no_other(emit: Emit
         ":".join(d.findtext(f"{POM}{k}") or "" for k in ("groupId", "artifactId", "version"))
         for d in pom.iter(f"{POM}dependency")
     ]
-    assert found == ["org.pytorch:executorch-android:1.5.1", "com.microsoft.onnxruntime:onnxruntime-android:1.24.2"]
+    assert found == ["org.pytorch:executorch-android:1.5.1", "com.microsoft.onnxruntime:onnxruntime-android:1.27.0"]
     gradle = (folder / "android/build.gradle.kts").read_text()
     assert re.findall(r'api\("(.+?)"\)', gradle) == found
     # dev.edgesdk is not published: a dependency on it would not resolve, so only the README names it.
@@ -197,6 +197,12 @@ def test_labels_and_preprocessing_decide_which_call_is_shown(emit: Emit) -> None
 def test_engine_versions_are_never_local_builds(emit: Emit) -> None:
     folder = emit("android", variant(details={"min_runtime": "1.5.1+cpu"}))
     assert '"org.pytorch:executorch-android:1.5.1"' in (folder / "android/build.gradle.kts").read_text()
+
+
+def test_onnx_files_get_a_current_library_or_the_newer_one_they_ask_for(emit: Emit) -> None:
+    for least, wanted in (("1.14", "1.27.0"), ("1.30.1", "1.30.1"), ("", "1.27.0")):
+        folder = emit("android", variant("onnx", None, details={"min_runtime": least}))
+        assert f"onnxruntime-android:{wanted}" in (folder / "android/build.gradle.kts").read_text()
 
 
 def test_defaults_of_the_target() -> None:
