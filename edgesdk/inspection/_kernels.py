@@ -1,0 +1,70 @@
+"""Which operators ExecuTorch can run, from the library's own tables, without lowering anything."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+# Operators as exported that XNNPACK takes after ExecuTorch's decompositions: the targets of ALL_PARTITIONER_CONFIGS
+# (executorch/backends/xnnpack/partition/config, 1.5.1) and what decomposes or fuses into them.
+# tests/inspection/test_kernels.py holds the first part against the installed library.
+XNNPACK: Final = frozenset({
+    "_softmax", "abs", "add", "addmm", "avg_pool2d", "bmm", "cat", "ceil", "clamp", "constant_pad_nd", "convolution", "cos",
+    "div", "exp", "floor", "gelu", "hardswish", "hardtanh", "leaky_relu", "linear", "log", "maximum", "max_pool2d", "mean",
+    "minimum", "mm", "mul", "neg", "permute_copy", "pow", "prelu", "relu", "rsqrt", "sigmoid", "sin", "slice_copy", "sqrt",
+    "sub", "tanh", "unsqueeze_copy", "upsample_bilinear2d", "view_copy", "clone",
+})  # fmt: skip
+# Operators with multiply-accumulates that XNNPACK runs; the others (conv3d, lstm…) stay on portable kernels or unroll.
+XNNPACK_WORK: Final = frozenset({
+    "conv1d", "conv2d", "convolution", "conv_transpose2d", "linear", "addmm", "mm", "bmm", "matmul",
+    "scaled_dot_product_attention",
+})  # fmt: skip
+_OPERATOR: Final = re.compile(r"^- (?:op|func):\s*(?:\w+::)?(\w+)", re.MULTILINE)
+
+
+@functools.cache
+def portable_kernels() -> frozenset[str] | None:
+    """Base names of the portable kernels (``convolution``, ``permute_copy``); None when executorch isn't installed."""
+    found = find_spec("executorch")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        table = Path(folder) / "kernels" / "portable" / "functions.yaml"
+        if table.is_file():
+            return frozenset(_OPERATOR.findall(table.read_text(encoding="utf-8")))
+    return None
+
+
+def without_kernel(operators: Iterable[str]) -> list[str]:
+    """Those of ``aten.sort`` … that neither have a kernel nor are taken apart into others on the way.
+
+    An operator that is taken apart may still end in one without a kernel: only lowering shows that.
+    """
+    known = portable_kernels()
+    if known is None:
+        return []
+    return sorted(name for name in operators if not _runs(name, known))
+
+
+def _runs(name: str, known: frozenset[str]) -> bool:
+    space, _, base = name.rpartition(".")
+    if space in ("", "quantized_decomposed", "torchao", "dim_order_ops", "et_copy"):
+        return True  # control flow and quantization have their own passes
+    if space != "aten":
+        return False
+    plain = base.removesuffix("_")
+    return bool({plain, f"{plain}_copy"} & (known | XNNPACK)) or _taken_apart(base)
+
+
+@functools.cache
+def _decomposed() -> frozenset[str]:
+    import torch
+
+    table = torch.export.default_decompositions()
+    return frozenset(str(op).split(".")[1] for op in table if str(op).startswith("aten."))
+
+
+def _taken_apart(base: str) -> bool:
+    return base in _decomposed() or base.removesuffix("_") in _decomposed()
