@@ -49,22 +49,24 @@ def without_kernel(operators: Iterable[str]) -> list[str]:
 
 
 def _runs(name: str, known: frozenset[str]) -> bool:
+    from edgesdk.runtimes._et_kernels import REPLACEMENTS  # those end in an operator without a kernel
+
     space, _, base = name.rpartition(".")
     if space in ("", "quantized_decomposed", "torchao", "dim_order_ops", "et_copy"):
         return True  # control flow and quantization have their own passes
     if space != "aten":
         return False
-    plain = base.removesuffix("_")
-    return bool({plain, f"{plain}_copy"} & (known | XNNPACK)) or _taken_apart(base)
+    plain = base.removesuffix("_") or base
+    if {plain, f"{plain}_copy"} & (known | XNNPACK):
+        return True
+    return plain not in REPLACEMENTS and bool({base, plain} & _composites())
 
 
 @functools.cache
-def _decomposed() -> frozenset[str]:
+def _composites() -> frozenset[str]:
+    """Base names of operators that torch replaces by others: composites, and its table of decompositions."""
     import torch
 
-    table = torch.export.default_decompositions()
-    return frozenset(str(op).split(".")[1] for op in table if str(op).startswith("aten."))
-
-
-def _taken_apart(base: str) -> bool:
-    return base in _decomposed() or base.removesuffix("_") in _decomposed()
+    names = {str(op).split(".")[1] for op in torch.export.default_decompositions() if str(op).startswith("aten.")}
+    implicit: list[str] = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
+    return frozenset(names | {n.removeprefix("aten::").partition(".")[0] for n in implicit if n.startswith("aten::")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import struct
 from collections import Counter
@@ -51,7 +52,7 @@ def read_onnx(path: Path) -> OnnxFacts:
     """
     try:
         import onnx
-        from google.protobuf.message import DecodeError
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # no stubs, and one class
     except ImportError as exc:
         raise missing_library("onnx", "onnx", f"reading {path}") from exc
     try:
@@ -132,10 +133,9 @@ def _shapes(proto: Any) -> Shapes:
     import onnx
 
     known = proto
-    try:
+    # Shapes that can't be inferred only cost us the count of multiply-accumulates.
+    with contextlib.suppress(onnx.shape_inference.InferenceError, ValueError, RuntimeError):
         known = onnx.shape_inference.infer_shapes(proto, data_prop=True)
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
-        pass  # shapes that can't be inferred only cost us the count of multiply-accumulates
     graph = known.graph
     found: Shapes = {t.name: tuple(t.dims) for t in graph.initializer}
     for value in (*graph.input, *graph.output, *graph.value_info):
@@ -147,9 +147,10 @@ def _shapes(proto: Any) -> Shapes:
     return found
 
 
-_COUNTED: Final = frozenset(
-    "Conv ConvTranspose ConvInteger QLinearConv Gemm MatMul MatMulInteger QLinearMatMul LSTM GRU RNN".split()
-)
+_COUNTED: Final = frozenset({
+    "Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul",
+    "LSTM", "GRU", "RNN",
+})  # fmt: skip
 
 
 def _macs(nodes: Iterable[Any], shapes: Shapes) -> int | None:

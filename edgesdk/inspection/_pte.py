@@ -27,12 +27,14 @@ _SCALARS: Final = {2: ("int64", ()), 3: ("bool", ()), 4: ("float64", ())}
 _SEGMENT = 1  # DataLocation
 # XNodeUnion of the XNNPACK schema, from member 1 on.
 _XNN: Final = (
-    "Add FullyConnected Softmax Sigmoid StaticTranspose Clamp Conv2d Div StaticResizeBilinear2D StaticConstantPad "
-    "AvgPooling2d Minimum DepthwiseConv2d MaxPooling2d Multiply Subtract Floor Convert GlobalAvgPooling2d StaticReshape "
-    "ArgMaxPooling2d SquareRoot Ceiling Hardswish LeakyReLU Maximum Negate Square ELU Abs PReLU Concatenate2 "
-    "Concatenate3 Concatenate4 StaticSlice ScaledDotProductAttention BatchMatrixMultiply Concatenate5 ConvTranspose2d "
-    "ReciprocalSquareRoot Log Gelu Tanh Exp Sin Copy Cos"
-).split()
+    "Add", "FullyConnected", "Softmax", "Sigmoid", "StaticTranspose", "Clamp", "Conv2d", "Div",
+    "StaticResizeBilinear2D", "StaticConstantPad", "AvgPooling2d", "Minimum", "DepthwiseConv2d",
+    "MaxPooling2d", "Multiply", "Subtract", "Floor", "Convert", "GlobalAvgPooling2d", "StaticReshape",
+    "ArgMaxPooling2d", "SquareRoot", "Ceiling", "Hardswish", "LeakyReLU", "Maximum", "Negate", "Square",
+    "ELU", "Abs", "PReLU", "Concatenate2", "Concatenate3", "Concatenate4", "StaticSlice",
+    "ScaledDotProductAttention", "BatchMatrixMultiply", "Concatenate5", "ConvTranspose2d",
+    "ReciprocalSquareRoot", "Log", "Gelu", "Tanh", "Exp", "Sin", "Copy", "Cos",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,12 @@ def read_pte(path: Path) -> Pte:
         InputError: it is damaged or has no method.
     """
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            with memoryview(mapped) as data:
-                found = _read(data)
-            return found
+        with (
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            memoryview(mapped) as data,
+        ):
+            return _read(data)
     except (Damaged, struct.error, IndexError, RecursionError, BufferError) as exc:
         raise InputError(
             "damaged_file", f"{path} is damaged: it begins like an ExecuTorch program, but {exc}.",

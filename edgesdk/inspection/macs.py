@@ -47,7 +47,7 @@ def _shape(value: Any) -> Shape:
     meta = getattr(value, "meta", {}).get("val")
     if isinstance(meta, (list, tuple)):
         meta = meta[0] if meta else None
-    return tuple(int(_hint(size)) for size in meta.shape) if hasattr(meta, "shape") else ()
+    return tuple(int(_hint(size)) for size in getattr(meta, "shape", ()))
 
 
 def _hint(size: Any) -> int:
