@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from edgesdk.errors import EdgeError
 from edgesdk.importing._translate import export_failed, show_line
 
 if TYPE_CHECKING:
@@ -44,12 +45,14 @@ def capture(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], s
     import torch
 
     first: Exception | None = None
-    for strict in (False, True):
+    for strict in (False, True) if getattr(module, "edgesdk_strict", True) else (False,):
         try:
             with quiet(), torch.no_grad():
                 return torch.export.export(
                     module, tuple(args), dict(kwargs) or None, dynamic_shapes=shapes, strict=strict
                 )
+        except EdgeError:
+            raise
         except Exception as exc:  # torch.export has no common base for what it raises
             first = first or exc
     if first is None:  # unreachable: the loop returns or sets it
@@ -72,16 +75,18 @@ class _Watch(logging.Handler):
             return
         frames: list[tuple[str, int]] = []
         layer: Any = None
+        said: str | None = None
         frame: Any = sys._getframe()
         while frame is not None:
             if frame.f_code is why_pinned.__code__:
                 break
             frames.append((frame.f_code.co_filename, frame.f_lineno))
+            said = said or frame.f_locals.get("script_line")
             holder = frame.f_locals.get("self")
             if layer is None and frame.f_code.co_name == "_call_impl" and isinstance(holder, torch.nn.Module):
                 layer = holder
             frame = frame.f_back
-        self.seen.append((text, show_line(frames[::-1]), layer and getattr(layer, "_edgesdk_name", None)))
+        self.seen.append((text, said or show_line(frames[::-1]), layer and getattr(layer, "_edgesdk_name", None)))
 
 
 def why_pinned(
@@ -94,7 +99,7 @@ def why_pinned(
     level, propagate, handlers, disabled = log.level, log.propagate, log.handlers, logging.root.manager.disable
     names = {id(layer): name for name, layer in module.named_modules()}
     for layer in module.modules():
-        vars(layer)["_edgesdk_name"] = f"{type(layer).__name__} '{names[id(layer)] or 'model'}'"
+        vars(layer)["_edgesdk_name"] = f"{type(layer).__name__} '{names[id(layer)]}'"
     logging.disable(logging.NOTSET)
     log.handlers, log.propagate = [watch], False
     log.setLevel(logging.INFO)

@@ -39,16 +39,18 @@ def check_program(model: Model, sizes: Mapping[Axis, int], original: nn.Module |
         return []
     on_cpu_and_contiguous(program)
     flat = program_face(program)
-    one = _feed(model, sizes, seed=200)
-    answer = _run(flat, one)
-    _same_twice(program, flat, one, answer)
+    steps = 2 if model.stateful else 1
+    feeds = [_feed(model, sizes, seed=200 + 10 * i) for i in range(steps)]
+    answer = _run(flat, feeds)
+    _same_twice(program, flat, feeds, answer)
     if original is None:
         return []
-    _compare(model, Sides(original, flat), one, answer)
+    sides = Sides(original, flat)
+    _compare(model, sides, feeds, answer)
     for plan in other_plans(model.signature.inputs, sizes):
-        feed = _feed(model, plan, seed=300)
-        if sum(t.numel() for t in feed) <= _LARGEST:
-            _compare(model, Sides(original, flat), feed, None)
+        feeds = [_feed(model, plan, seed=300 + 10 * i) for i in range(steps)]
+        if sum(t.numel() for t in feeds[0]) <= _LARGEST:
+            _compare(model, sides, feeds, None)
     return []
 
 
@@ -72,18 +74,21 @@ def _feed(model: Model, sizes: Mapping[Axis, int], seed: int) -> tuple[torch.Ten
     )
 
 
-def _run(module: nn.Module, feed: Sequence[Any], seed: int = 0) -> list[torch.Tensor]:
-    """One call from the initial state, and back to it."""
+Feeds = Sequence[Sequence[Any]]
+
+
+def _run(module: nn.Module, feeds: Feeds, seed: int = 0) -> list[torch.Tensor]:
+    """Calls in a row from the initial state, and back to it; the tensors of all of them."""
     before = Snapshot(module)
     try:
-        return seeded(lambda flat: module(*flat), feed, seed)
+        return [t for feed in feeds for t in seeded(lambda flat: module(*flat), feed, seed)]
     finally:
         before.restore_buffers()
 
 
-def _same_twice(program: ExportedProgram, flat: nn.Module, feed: Sequence[Any], answer: list[torch.Tensor]) -> None:
+def _same_twice(program: ExportedProgram, flat: nn.Module, feeds: Feeds, answer: list[torch.Tensor]) -> None:
     drawn = random_ops(program)
-    if not drawn or alike(answer, _run(flat, feed, seed=1), 0.0):
+    if not drawn or alike(answer, _run(flat, feeds, seed=1), 0.0):
         return
     places = ", ".join(dict.fromkeys(place(n) for n in drawn))
     raise UnsupportedError(
@@ -94,10 +99,10 @@ def _same_twice(program: ExportedProgram, flat: nn.Module, feed: Sequence[Any], 
     )
 
 
-def _compare(model: Model, sides: Sides, feed: Sequence[Any], answer: list[torch.Tensor] | None) -> None:
-    shapes = ", ".join(f"{s.name}={list(t.shape)}" for s, t in zip(model.signature.inputs, feed, strict=True))
+def _compare(model: Model, sides: Sides, feeds: Feeds, answer: list[torch.Tensor] | None) -> None:
+    shapes = ", ".join(f"{s.name}={list(t.shape)}" for s, t in zip(model.signature.inputs, feeds[0], strict=True))
     try:
-        expected = _run(sides.original, feed)
+        expected = _run(sides.original, feeds)
     except Exception as exc:  # user code raises what it likes
         raise InputError(
             "forward_failed",
@@ -106,10 +111,10 @@ def _compare(model: Model, sides: Sides, feed: Sequence[Any], answer: list[torch
             fix="Ask for the range of sizes that the model takes.",
         ) from exc
     try:
-        found = answer if answer is not None else _run(sides.program, feed)
+        found = answer if answer is not None else _run(sides.program, feeds)
     except Exception as exc:  # an assertion of the graph, of any kind
         raise _differs(shapes, f"the graph refuses that input ({first_sentence(exc)})") from exc
-    for spec, value in zip(model.signature.outputs, expected, strict=True):
+    for spec, value in zip(model.signature.outputs, expected, strict=False):
         if not _fits(spec, value):
             raise _other_shape(spec, value, shapes)
     if not alike(expected, found, 1e-4):
@@ -147,6 +152,15 @@ def _differs(shapes: str, how: str) -> UnsupportedError:
         why="forward() depends on something a graph can't hold: NumPy or Python values computed from tensors, "
         "or another path for this size.",
         fix="Compute it with torch operators on tensors, or ask for sizes that take the same path.",
+    )
+
+
+def state_lost() -> UnsupportedError:
+    return UnsupportedError(
+        "hidden_state",
+        "The model keeps state in a buffer, and torch.export lost it.",
+        why="The buffer is replaced in a way that the graph doesn't see.",
+        fix="Write into the buffer (self.h.copy_(new)), or make the state an input and an output of forward().",
     )
 
 

@@ -171,7 +171,7 @@ def pinned(faults: Sequence[Fault], seen: Sequence[tuple[str, str | None, str | 
     name, i = fault.axis
     line, layer = _cause(fault, seen)
     place = f" because of {line}" if line else ""
-    place += f" in {layer}" if layer else ""
+    place += f" in {layer}" if layer and not layer.endswith("''") else ""
     why = "A reshape with constant sizes, a stored size or a test of the size in forward() pins it."
     if layer and layer.split(" ")[0] in ("LSTM", "GRU", "RNN"):
         why = "torch unrolls a recurrent layer over its time steps, so their number is fixed in the graph."

@@ -11,7 +11,7 @@ from edgesdk.errors import UnsupportedError
 from edgesdk.importing import _adopt
 from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._capture import capture, why_pinned
-from edgesdk.importing._check import check_program, is_stateful
+from edgesdk.importing._check import check_program, is_stateful, state_lost
 from edgesdk.importing._dynamic import (
     Axis, axes, broken_guard, dimension_refused, dynamic_dims, output_shape, pinned, read_inputs, single_sizes, size_plans, taken_sizes,
     user_outputs, widen_to_one,
@@ -22,7 +22,7 @@ from edgesdk.importing._inputs import Call, dtype_name, example, match_inputs, s
 from edgesdk.importing._int_ranges import int_ranges
 from edgesdk.importing._names import name_outputs, unique
 from edgesdk.importing._prepare import prepare
-from edgesdk.importing._state import Snapshot, call_seeded, refuse_hidden_state
+from edgesdk.importing._state import Snapshot, call_seeded, reassigned, refuse_hidden_state, write_in_place
 from edgesdk.importing._translate import first_sentence, forward_failed, user_line
 
 if TYPE_CHECKING:
@@ -87,7 +87,10 @@ def export_module(
     warnings += dropped
     exported = only_tensors(module) if _is_odd(trial.found) else module
     second = examples(trial.call.specs, trial.sizes, 100, trial.span)
-    refuse_hidden_state(trial.before, flat_module(module, trial.call), trial.flat, second)
+    replaced = reassigned(trial.before.objects, module)
+    kept = refuse_hidden_state(trial.before, flat_module(module, trial.call), trial.flat, second)
+    if kept and replaced:
+        write_in_place(module, replaced)
     program, inputs = _capture_dynamic(exported, trial)
     changed = to_inference(program)
     warnings += changed
@@ -95,6 +98,8 @@ def export_module(
     module_face = flat_program(program) if changed else flat_module(exported, trial.call)
     model = replace(model, module=module_face, preprocess=hint.preprocess, labels=hint.labels, task=hint.task,
                     license=hint.license, history=hint.history)  # fmt: skip
+    if kept and not model.stateful:
+        raise state_lost()
     warnings += check_program(model, trial.sizes, original=None if changed else module_face)
     return replace(model, warnings=(*hint.warnings, *warnings))
 

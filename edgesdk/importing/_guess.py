@@ -51,27 +51,41 @@ def guess_layer(module: nn.Module) -> str:
 
 def _first(module: nn.Module) -> tuple[str, str] | None:
     for name, layer in module.named_modules():
-        text = _of(layer)
+        kind = str(getattr(layer, "original_name", type(layer).__name__))
+        text = _of(kind, layer)
         if text:
-            return f"{type(layer).__name__} '{name or 'model'}'", text
+            return f"{kind} '{name or 'model'}'", text
     return None
 
 
-def _of(layer: nn.Module) -> str | None:
+def _of(kind: str, layer: nn.Module) -> str | None:
     """Sizes one layer accepts. 224 is ImageNet's usual crop; 128 tokens, 16000 samples a second, 32 steps."""
-    kind = getattr(layer, "original_name", type(layer).__name__)
-    channels = getattr(layer, "in_channels", None)
-    side = {"Conv2d": "224,224", "Conv1d": "16000", "Conv3d": "16,112,112"}.get(kind)
-    if side and channels is not None:
-        return f"float32[1,{channels},{side if channels <= 4 or kind == 'Conv1d' else '28,28'}]"
-    if kind == "Linear" and hasattr(layer, "in_features"):
-        return f"float32[1,{layer.in_features}]"
+    sides = {"Conv2d": "224,224", "Conv1d": "16000", "Conv3d": "16,112,112"}
+    if kind in sides:
+        channels = _width(layer, "in_channels", "weight")
+        side = sides[kind] if channels is None or channels <= 4 or kind == "Conv1d" else "28,28"
+        return f"float32[1,{channels},{side}]" if channels else None
+    if kind == "Linear":
+        width = _width(layer, "in_features", "weight")
+        return f"float32[1,{width}]" if width else None
     if kind in ("Embedding", "EmbeddingBag"):
         return "int64[1,128]"
-    if kind in ("LSTM", "GRU", "RNN") and hasattr(layer, "input_size"):
-        return f"float32[{'1,32' if layer.batch_first else '32,1'},{layer.input_size}]"
-    if kind in ("LSTMCell", "GRUCell", "RNNCell") and hasattr(layer, "input_size"):
-        return f"float32[1,{layer.input_size}]"
-    if kind in ("MultiheadAttention", "TransformerEncoderLayer"):
-        return f"float32[1,32,{getattr(layer, 'embed_dim', None) or layer.self_attn.embed_dim}]"
+    if kind in ("LSTM", "GRU", "RNN"):
+        width = _width(layer, "input_size", "weight_ih_l0")
+        return f"float32[{'1,32' if getattr(layer, 'batch_first', True) else '32,1'},{width}]" if width else None
+    if kind in ("LSTMCell", "GRUCell", "RNNCell"):
+        width = _width(layer, "input_size", "weight_ih")
+        return f"float32[1,{width}]" if width else None
+    if kind == "MultiheadAttention":
+        width = _width(layer, "embed_dim", "in_proj_weight")
+        return f"float32[1,32,{width}]" if width else None
     return None
+
+
+def _width(layer: nn.Module, attribute: str, weight: str) -> int | None:
+    """The layer's own word, or, where a trace dropped it, the second size of its weight."""
+    said = getattr(layer, attribute, None)
+    if isinstance(said, int):
+        return said
+    tensor = dict(layer.named_parameters(recurse=False)).get(weight)
+    return int(tensor.shape[1]) if tensor is not None and tensor.dim() > 1 else None

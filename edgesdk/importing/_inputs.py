@@ -66,7 +66,13 @@ def match_inputs(module: nn.Module, asked: Sequence[TensorSpec], hinted: Sequenc
         InputError: ``forward()`` takes ``*args`` or ``**kwargs`` that are needed, an input without default has no
             spec, or nothing is known about shapes (the fix then proposes the likeliest ``--input``).
     """
-    params = forward_parameters(module)
+    return match_parameters(module, forward_parameters(module), asked, hinted)
+
+
+def match_parameters(
+    module: nn.Module, params: Sequence[inspect.Parameter], asked: Sequence[TensorSpec], hinted: Sequence[TensorSpec]
+) -> Call:
+    """:func:`match_inputs` for parameters that are known already."""
     if not asked and not hinted:
         raise propose_inputs(module, _required(params))
     specs = merge(asked, hinted)

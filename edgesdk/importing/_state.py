@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import inspect
 import random
 import sys
 from collections import deque
@@ -25,12 +27,60 @@ Run = Callable[[Sequence[Any]], Any]
 _PLAIN = (int, float, bool, str, type(None))
 
 
+def reassigned(before: dict[str, torch.Tensor], module: nn.Module) -> list[str]:
+    """Buffers that a call replaced by another tensor (``self.h = new``) instead of writing into them."""
+    now = dict(module.named_buffers())
+    return [name for name, tensor in before.items() if now.get(name) is not tensor]
+
+
+def write_in_place(module: nn.Module, names: Sequence[str]) -> None:
+    """Let ``forward()`` end by writing replaced buffers into the old ones: torch.export loses the replacement else.
+
+    (torch 2.15 keeps ``self.h = new`` at the top level only, and drops it in submodules without a word.)
+
+    Raises:
+        UnsupportedError: at the call, when the new value has another shape.
+    """
+    layers = dict(module.named_modules())
+    places = [(layers[n.rpartition(".")[0]], n.rpartition(".")[2], n) for n in names]
+    inner = module.forward
+
+    @functools.wraps(inner)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        old = [layer._buffers[key] for layer, key, _ in places]
+        found = inner(*args, **kwargs)
+        new = [layer._buffers[key] for layer, key, _ in places]
+        values = [b.clone() if b is not a and b is not None else None for a, b in zip(old, new, strict=True)]
+        for (layer, key, name), before, after in zip(places, old, values, strict=True):
+            if after is None or before is None:
+                continue
+            if after.shape != before.shape:
+                raise state_resized(name)
+            before.copy_(after)
+            layer._buffers[key] = before
+        return found
+
+    vars(forward)["__signature__"] = inspect.signature(inner)
+    vars(module)["forward"] = forward
+
+
+def state_resized(name: str) -> UnsupportedError:
+    return UnsupportedError(
+        "hidden_state",
+        f"The buffer self.{name} changes its size from call to call.",
+        why="State in an exported graph has one fixed shape.",
+        fix="Give the buffer its full size in __init__(), or make the state an input and an output of forward().",
+        details={"attributes": [name]},
+    )
+
+
 class Snapshot:
     """Everything a call may change in a module: buffers, and attributes that hold tensors or plain values."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self.buffers = {n: b.detach().clone() for n, b in module.named_buffers()}
+        self.objects = dict(module.named_buffers())
+        self.buffers = {n: b.detach().clone() for n, b in self.objects.items()}
         self.attributes = {n: _attributes(layer) for n, layer in module.named_modules()}
 
     def restore(self) -> None:
@@ -201,6 +251,8 @@ def refuse_hidden_state(start: Snapshot, flat: nn.Module, first: Sequence[Any], 
             start.restore_buffers()
             if alike(seeded(run, second), alone, 0.0):
                 return True
+    except Exception as exc:  # the first call left something that the second can't work with
+        raise hidden_state(changed) from exc
     finally:
         start.restore()
     raise hidden_state(changed)

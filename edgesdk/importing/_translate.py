@@ -62,8 +62,11 @@ _STORIES: tuple[tuple[str, str, str, str], ...] = (
 
 def user_line(exc: BaseException) -> str | None:
     """``net.py:25: if x.sum() > 0:``, the innermost line that isn't torch's or ours; None when there is none."""
+    for link in _chain(exc):
+        if hasattr(link, "edgesdk_line"):
+            return str(link.edgesdk_line)
     frames = [(f.filename, f.lineno or 0) for e in _chain(exc) for f in traceback.extract_tb(e.__traceback__)]
-    frames += [(m[1], int(m[2])) for m in _FROM_TEXT.finditer(str(exc))]
+    frames += [(m[1], int(m[2])) for m in _FROM_TEXT.finditer(str(exc)) if not m[1].startswith("code/__torch__")]
     return show_line(frames)
 
 
@@ -126,12 +129,11 @@ def export_failed(exc: BaseException, root: nn.Module) -> UnsupportedError:
     layer = failing_layer(exc, root)
     place = f" at {where}" if where else f" in layer '{layer}'" if layer else ""
     trail = "\n".join(f"{f.filename} {f.name}" for e in _chain(exc) for f in traceback.extract_tb(e.__traceback__))
-    for pattern, code, why, fix in _STORIES:
-        haystack = trail if code == "detector_postprocessing" else text
-        if re.search(pattern, haystack):
+    code, why, fix = "export_failed", f"torch.export says: {first_sentence(exc)}", "Rewrite it with torch operators."
+    for story in _STORIES:
+        if re.search(story[0], trail if story[1] == "detector_postprocessing" else text):
+            code, why, fix = story[1:]
             break
-    else:
-        code, why, fix = "export_failed", f"torch.export says: {first_sentence(exc)}", "Rewrite that line with torch operators on tensors."  # fmt: skip
     message = f"The model can't be captured as a graph{place}."
     return UnsupportedError(code, message, why=why, fix=fix, details=_details(exc, where, layer))
 
