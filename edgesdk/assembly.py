@@ -36,8 +36,13 @@ def write_bundle(job: Job, imported: Imported, variants: Sequence[Variant], work
     return path
 
 
-def bundle_bytes_of(path: Path) -> Json:
-    return {"bundle_bytes": path.stat().st_size, "bundle_sha256": caching.sha256_file(path)}
+def bundle_facts(path: Path) -> Json:
+    """Size, hash and number of golden calls of a finished bundle, for the package's document."""
+    from edgesdk.bundle import EdgeBundle
+
+    with EdgeBundle.open(path, check="layout") as bundle:
+        golden = len(bundle.manifest.golden)
+    return {"bundle_bytes": path.stat().st_size, "bundle_sha256": caching.sha256_file(path), "golden": golden}
 
 
 def _manifest(job: Job, imported: Imported, variants: Sequence[Variant], golden: list[Json]) -> Json:
@@ -52,7 +57,7 @@ def _manifest(job: Job, imported: Imported, variants: Sequence[Variant], golden:
         "task": model["task"],
         "signature": model["signature"],
         "preprocess": model["preprocess"],
-        "postprocess": _postprocess(model),
+        "postprocess": postprocess(model),
         "labels": model["labels"],
         "license": model["license"],
         "variants": [_variant(v, job.config.target) for v in variants],
@@ -76,13 +81,13 @@ def _history(job: Job, model: Json, variants: Sequence[Variant]) -> list[Json]:
     return steps
 
 
-def _postprocess(model: Json) -> Json | None:
+def postprocess(model: Json) -> Json | None:
     """Class scores with labels are shown as labels; anything else stays raw."""
     from edgesdk.artifacts import TensorSpec
-    from edgesdk.feeding import _class_output
+    from edgesdk.feeding import class_output
     from edgesdk.preprocess import Postprocess
 
-    scores = _class_output([TensorSpec.from_json(spec) for spec in model["signature"]["outputs"]])
+    scores = class_output([TensorSpec.from_json(spec) for spec in model["signature"]["outputs"]])
     if scores is None or (not model["labels"] and model["task"] not in ("classification", "image-classification")):
         return None
     return Postprocess(kind="classify").to_json()

@@ -105,7 +105,7 @@ def _fixed(size: Any) -> int:
 
 
 def _check_labels(model: Model, labels: Sequence[str]) -> None:
-    first = _class_output(model.signature.outputs)
+    first = class_output(model.signature.outputs)
     if first is None or first.shape is None:
         return
     classes = first.shape[-1]
@@ -117,7 +117,7 @@ def _check_labels(model: Model, labels: Sequence[str]) -> None:
         )  # fmt: skip
 
 
-def _class_output(outputs: Sequence[TensorSpec]) -> TensorSpec | None:
+def class_output(outputs: Sequence[TensorSpec]) -> TensorSpec | None:
     """The output that holds class scores ``[N, K]``, if there is one."""
     for spec in outputs:
         if spec.shape is not None and len(spec.shape) == 2 and spec.dtype.startswith(("float", "bfloat")):

@@ -11,7 +11,7 @@ from typing import Any
 from edgesdk import cache as caching
 from edgesdk import targets
 from edgesdk.artifacts import Package, VariantResult, Warn
-from edgesdk.assembly import bundle_bytes_of, write_bundle
+from edgesdk.assembly import bundle_facts, postprocess, write_bundle
 from edgesdk.building import Builder, Imported, Progress, Variant, pool_size
 from edgesdk.feeding import read_labels
 from edgesdk.importing import ImportOptions, Located, locate
@@ -204,7 +204,7 @@ def package_document(
         "target": job.config.target,
         "output": None,
         "bundle": None,
-        **bundle_bytes_of(bundle),
+        **bundle_facts(bundle),
         "variants": [v.to_json() for v in shown],
         "timings_s": {
             step: round(timings.get(step, 0.0), 3) for step in ("import", "lower", "verify", "bundle", "total")
@@ -215,6 +215,8 @@ def package_document(
         "signature": imported.model["signature"],
         "preprocess": imported.model["preprocess"],
         "labels": len(imported.model["labels"] or ()),
+        "task": imported.model["task"],
+        "postprocess": postprocess(imported.model),
         "license": imported.model["license"],
         "history": imported.model["history"],
         "parameters": imported.parameters,
@@ -244,12 +246,16 @@ def _warnings(job: Job, imported: Imported, variants: Sequence[Variant]) -> list
 
 
 def _int8_hint(imported: Imported) -> Warn:
-    saved = f" and would save about {imported.weight_bytes * 0.75 / 2**20:.1f} MiB" if imported.weight_bytes else ""
+    saved = f" and would save about {_words_for(imported.weight_bytes * 3 // 4)}" if imported.weight_bytes else ""
     return Warn(
         "int8_hint",
         "The weights stay float: int8 needs --quantize static-int8 with --calibration (100 to 500 typical inputs)"
         f"{saved}, three quarters of the weights' size.",
     )
+
+
+def _words_for(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
 
 
 def finished(document: Json, folder: Path, cache: caching.Cache, total: float) -> Package:
