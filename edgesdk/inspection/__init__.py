@@ -175,9 +175,7 @@ def _executorch(located: Located, options: ImportOptions) -> Inspection:
     facts = read_pte(_path(located))
     operators = {name.replace("::", ".", 1): n for name, n in facts.kernels.items()} | facts.delegated
     runtimes = answers.of_product("executorch")
-    return Inspection(
-        "executorch", facts.inputs, facts.outputs, operators=operators, runtimes=runtimes, details=details(facts)
-    )
+    return Inspection("executorch", facts.inputs, facts.outputs, None, facts.macs, operators, runtimes, details(facts))
 
 
 def _torchscript_lite(located: Located, options: ImportOptions) -> Inspection:

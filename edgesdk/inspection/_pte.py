@@ -1,15 +1,14 @@
 """``.pte``: signature, operators, delegates and memory plan, read off the file without torch or ExecuTorch.
 
-Field numbers are those of ``exir/_serialize/program.fbs`` and ``backends/xnnpack/serialization/schema.fbs``
-(ExecuTorch 1.5); FlatBuffers only ever appends fields.
+Field numbers are those of ``exir/_serialize/program.fbs`` (ExecuTorch 1.5); FlatBuffers only ever appends fields.
 """
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from edgesdk.artifacts import Dim, Size, TensorSpec
 from edgesdk.errors import InputError
 from edgesdk.inspection._flatbuffer import Damaged, Table, root
 from edgesdk.inspection._result import UNKNOWN
+from edgesdk.inspection._xnnpack import nodes as xnnpack_nodes
 
 # executorch/exir/_serialize/scalar_type.fbs
 _DTYPES: Final = {0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64",
@@ -25,16 +25,6 @@ _DTYPES: Final = {0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: 
 _TENSOR, _KERNEL_CALL, _DELEGATE_CALL = 5, 1, 2  # members of the unions KernelTypes and InstructionArguments
 _SCALARS: Final = {2: ("int64", ()), 3: ("bool", ()), 4: ("float64", ())}
 _SEGMENT = 1  # DataLocation
-# XNodeUnion of the XNNPACK schema, from member 1 on.
-_XNN: Final = (
-    "Add", "FullyConnected", "Softmax", "Sigmoid", "StaticTranspose", "Clamp", "Conv2d", "Div",
-    "StaticResizeBilinear2D", "StaticConstantPad", "AvgPooling2d", "Minimum", "DepthwiseConv2d",
-    "MaxPooling2d", "Multiply", "Subtract", "Floor", "Convert", "GlobalAvgPooling2d", "StaticReshape",
-    "ArgMaxPooling2d", "SquareRoot", "Ceiling", "Hardswish", "LeakyReLU", "Maximum", "Negate", "Square",
-    "ELU", "Abs", "PReLU", "Concatenate2", "Concatenate3", "Concatenate4", "StaticSlice",
-    "ScaledDotProductAttention", "BatchMatrixMultiply", "Concatenate5", "ConvTranspose2d",
-    "ReciprocalSquareRoot", "Log", "Gelu", "Tanh", "Exp", "Sin", "Copy", "Cos",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,11 +32,12 @@ class Pte:
     """What an ExecuTorch program says about itself.
 
     Attributes:
-        kernels: calls of kernels outside delegates: ``{"aten::sort.values": 1}``.
+        kernels: calls of kernels outside delegates: ``{"aten::sort": 1}``.
         delegated: operators inside XNNPACK delegates: ``{"xnnpack.Conv2d": 2}``; other delegates are opaque.
         delegates: delegate calls by back end.
         opaque: there are delegates whose operators can't be listed.
         planned_bytes: activation memory planned ahead.
+        work: multiply-accumulates inside delegates and outside, at the largest sizes.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -57,11 +48,20 @@ class Pte:
     delegates: dict[str, int] = field(default_factory=dict)
     opaque: bool = False
     planned_bytes: int = 0
+    work: tuple[int, int] = (0, 0)
+
+    @property
+    def macs(self) -> int | None:
+        """Multiply-accumulates of one run; None when a delegate doesn't tell."""
+        return None if self.opaque else sum(self.work)
 
     @property
     def delegated_fraction(self) -> float | None:
-        """Share of the operators that run in delegates; None when a delegate doesn't tell."""
-        inside, outside = sum(self.delegated.values()), sum(self.kernels.values())
+        """As ``Lowered.delegated_fraction``: share of the multiply-accumulates (of the operators, where there are none)
+        that run in delegates; None when a delegate doesn't tell.
+        """
+        operators = sum(self.delegated.values()), sum(self.kernels.values())
+        inside, outside = self.work if sum(self.work) else operators
         return None if self.opaque or not inside + outside else inside / (inside + outside)
 
 
@@ -103,6 +103,7 @@ def _read(data: memoryview) -> Pte:
         delegates=dict(calls.delegates),
         opaque=calls.opaque,
         planned_bytes=sum(plan.numbers(8, "q")[1:]),  # buffer 0 is for constants
+        work=(calls.work[0], calls.work[1]),
     )
 
 
@@ -127,21 +128,24 @@ def _spec(name: str, value: Table) -> TensorSpec:
 
 
 class _Calls:
-    """Counts the instructions of a method."""
+    """Counts the instructions of a method, and their multiply-accumulates."""
 
     def __init__(self, program: Table, plan: Table, data: memoryview) -> None:
         self.kernels: Counter[str] = Counter()
         self.inside: Counter[str] = Counter()
         self.delegates: Counter[str] = Counter()
         self.opaque = False
-        operators = [_name(operator) for operator in plan.tables(6)]
-        delegates = list(plan.tables(7))
+        self.work = [0, 0]  # inside delegates, outside
+        operators = [operator.text(0) for operator in plan.tables(6)]
+        delegates, values = list(plan.tables(7)), list(plan.tables(2))
         for instruction in (i for chain in plan.tables(5) for i in chain.tables(2)):
             kind, call = instruction.number(0, "B"), instruction.table(1)
             if call is None:
                 continue
             if kind == _KERNEL_CALL:
-                self.kernels[operators[call.number(0, "i")]] += 1
+                name = operators[call.number(0, "i")]
+                self.kernels[name] += 1
+                self.work[1] += _work(name, [values[i] for i in call.numbers(1, "i")])
             elif kind == _DELEGATE_CALL:
                 self._delegate(program, delegates[call.number(0, "i")], data)
 
@@ -149,16 +153,28 @@ class _Calls:
         backend = delegate.text(0)
         self.delegates[backend] += 1
         payload = _payload(program, delegate, data)
-        found = list(_xnnpack_operators(payload)) if backend == "XnnpackBackend" and payload is not None else []
-        self.inside.update(found)
+        found = list(xnnpack_nodes(payload)) if backend == "XnnpackBackend" and payload is not None else []
+        self.inside.update(f"xnnpack.{name}" for name, _ in found)
+        self.work[0] += sum(macs for _, macs in found)
         self.opaque |= not found
 
 
-def _name(operator: Table) -> str:
-    name, overload = operator.text(0), operator.text(1)
-    # Kernels write into a given tensor: "aten::add.out" is the user's add.
-    short = overload.removesuffix("out").removesuffix("_")
-    return f"{name}.{short}" if short else name
+def _sizes(value: Table) -> tuple[int, ...]:
+    content = value.table(1)
+    return content.numbers(2, "i") if value.number(0, "B") == _TENSOR and content else ()
+
+
+def _work(name: str, args: list[Table]) -> int:
+    """Multiply-accumulates of a kernel call; arguments as in the operator's schema, results behind them."""
+    first = {"aten::convolution": 1, "aten::linear": 1, "aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1}.get(name)
+    if first is None:
+        return 0
+    out = _sizes(args[-1])
+    if name != "aten::convolution":
+        return math.prod(out) * (_sizes(args[first]) or (0,))[-1]
+    weight, transposed = _sizes(args[1]), args[6].table(1)
+    data = _sizes(args[0]) if transposed and transposed.number(0, "?") else out
+    return math.prod(data) * math.prod(weight[1:])
 
 
 def _payload(program: Table, delegate: Table, data: memoryview) -> memoryview | None:
@@ -182,17 +198,6 @@ def _segments_at(data: memoryview) -> int:
         return 0
     (offset,) = struct.unpack_from("<Q", data, 24)
     return int(offset)
-
-
-def _xnnpack_operators(payload: memoryview) -> Iterator[str]:
-    """Nodes of an XNNPACK graph behind its header (XNNHeader in xnnpack_graph_serialize.py)."""
-    if bytes(payload[4:8]) != b"XH00":
-        return
-    offset, size = struct.unpack_from("<II", payload, 10)
-    graph = root(payload[offset : offset + size])
-    for node in graph.tables(1):
-        kind = node.number(0, "B")
-        yield f"xnnpack.{_XNN[kind - 1] if 0 < kind <= len(_XNN) else kind}"
 
 
 def details(found: Pte) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def _mostly(details: Any) -> str:
 def _special(details: Any) -> Iterator[str]:
     fraction = details.get("delegated_fraction")
     if details.get("delegates") and fraction is not None:
-        yield f"{100 * fraction:.0f} % of its operators run in a delegate ({', '.join(details['delegates'])})."
+        yield f"{100 * fraction:.0f} % of its work runs in a delegate ({', '.join(details['delegates'])})."
     elif details.get("delegates"):
         yield f"Parts of it run in {', '.join(details['delegates'])}."
     if details.get("planned_bytes"):
