@@ -74,9 +74,11 @@ def fidelity(variant: Document) -> str:
 
 def _times(document: Document) -> str:
     times, cache = document["timings_s"], document["cache"]
-    steps = ", ".join(f"{step} {times[step]:.1f}" for step in ("import", "lower", "verify", "bundle"))
-    reused = f"; {cache['hits']} from the cache" if cache["hits"] else ""
-    return f"{times['total']:.1f} s ({steps}{reused})"
+    steps = [f"{step} {times[step]:.1f}" for step in ("import", "lower", "verify", "bundle") if times[step]]
+    parts = [", ".join(steps)] if steps else []
+    if cache["hits"]:
+        parts.append(f"{cache['hits']} from the cache")
+    return f"{times['total']:.1f} s" + (f" ({'; '.join(parts)})" if parts else "")
 
 
 def show_plans(console: Console, plans: Sequence[Document]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from edgesdk import doctor
+
 from .conftest import Call, environment
 
 
