@@ -17,21 +17,24 @@ Shape = tuple[int, ...]
 
 
 def count(program: ExportedProgram) -> int:
-    """All multiply-accumulates of one run."""
+    """All multiply-accumulates of one run; all branches of control flow count."""
     return sum(macs_by_node(program).values())
 
 
 def macs_by_node(program: ExportedProgram) -> dict[str, int]:
-    """Multiply-accumulates by node name; nodes without any are left out. Branches of control flow all count."""
-    return {node.name: found for node in _nodes(program.graph_module) if (found := macs_of(node))}
+    """Multiply-accumulates by node name; nodes without any are left out.
+
+    Nodes inside branches and loop bodies are called ``true_graph_0.linear``.
+    """
+    return {name: found for name, node in _nodes(program.graph_module) if (found := macs_of(node))}
 
 
-def _nodes(module: GraphModule) -> Iterator[Node]:
+def _nodes(module: GraphModule) -> Iterator[tuple[str, Node]]:
     from torch.fx import GraphModule
 
-    for part in module.modules():
+    for path, part in module.named_modules():
         if isinstance(part, GraphModule):
-            yield from part.graph.nodes
+            yield from ((f"{path}.{node.name}" if path else node.name, node) for node in part.graph.nodes)
 
 
 def macs_of(node: Node) -> int:
@@ -73,6 +76,28 @@ def _product(first: int) -> Callable[[Node], int]:
     return lambda node: math.prod(_shape(node)) * (_shape(node.args[first]) or (0,))[-1]
 
 
+def _einsum(node: Node) -> int:
+    """Every value of the result sums over all indices that it doesn't have itself."""
+    equation, operands = str(node.args[0]).replace(" ", ""), node.args[1]
+    if not isinstance(operands, (list, tuple)) or len(operands) < 2:
+        return 0
+    given, arrow, made = equation.partition("->")
+    words = given.split(",")
+    if not arrow:  # implicit: indices that occur once
+        made = "".join(c for c in given if given.count(c) == 1 and c.isalpha())
+    sizes: dict[str, int] = {}
+    for word, operand in zip(words, operands, strict=True):
+        head, _, tail = word.partition("...")
+        shape = _shape(operand)
+        sizes |= dict(zip(head, shape, strict=False))
+        sizes |= dict(zip(reversed(tail), reversed(shape), strict=False))
+    return math.prod(_shape(node)) * math.prod(n for label, n in sizes.items() if label not in made)
+
+
+def _vector(node: Node) -> int:
+    return math.prod(_shape(node.args[0]))
+
+
 def _attention(node: Node) -> int:
     query, key, value = (_shape(node.args[i]) for i in range(3))
     scores = math.prod(query[:-1]) * key[-2]
@@ -96,6 +121,7 @@ _RULES: dict[str, Callable[[Node], int]] = {
     ),
     "linear": _linear,
     "mm": _product(0), "bmm": _product(0), "matmul": _product(0), "addmm": _product(1), "baddbmm": _product(1),
+    "einsum": _einsum, "mv": _vector, "dot": _vector,
     "scaled_dot_product_attention": _attention,
     "lstm": _recurrent, "gru": _recurrent, "rnn_tanh": _recurrent, "rnn_relu": _recurrent,
 }  # fmt: skip
