@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.errors import UnsupportedError
@@ -52,44 +53,46 @@ def refuse_missing_kernels(program: Any, edge: ExportedProgram) -> None:
     """
     missing = missing_kernels(program)
     if missing:
-        raise unsupported([_Place(name, _node_of(name, edge)) for name in missing])
+        raise unsupported([Place.of(name, edge) for name in missing])
 
 
-class _Place:
-    """An operator and the node that calls it, where it is known."""
+@dataclass(frozen=True)
+class Place:
+    """An operator, its operands' dtypes and the user's line that calls it; both empty when not known."""
 
-    def __init__(self, name: str, node: Any | None) -> None:
-        self.name = name
-        self.dtype = _dtype(node)
-        self.line = source_line(node)
+    name: str
+    dtype: str
+    line: str
+
+    @staticmethod
+    def of(name: str, program: ExportedProgram) -> Place:
+        """Find the operator's first call, by its name without the overload."""
+        base = name.partition(".")[0]
+        node = next((node for node in operators(program) if name_of(node).partition(".")[0] == base), None)
+        return Place(name, _dtype(node), source_line(node))
 
     def __str__(self) -> str:
         words = [self.name, f"on {self.dtype}" if self.dtype else "", f"({self.line})" if self.line else ""]
         return " ".join(word for word in words if word)
 
 
-def unsupported(places: Sequence[_Place]) -> UnsupportedError:
+def unsupported(places: Sequence[Place]) -> UnsupportedError:
     """The error for operators that ExecuTorch can't run."""
     listed = "; ".join(map(str, places))
     base = [re.sub(r"^\w+::|\..*$", "", place.name) for place in places]
     advice = [f"Instead of {name}: {REPLACEMENTS[name]}." for name in dict.fromkeys(base) if name in REPLACEMENTS]
-    otherwise = "Rewrite that line" if not advice else "Or"
+    otherwise = "Rewrite that line, or choose" if not advice else "Or choose"
     return UnsupportedError(
         "unsupported_op", f"ExecuTorch has no kernel for {listed}.",
         why="The operator can be exported, but neither the delegate nor the phone's library can run it.",
-        fix=" ".join([*advice, f"{otherwise}, or choose --runtime onnx or --runtime torchscript, which take more operators."]),
+        fix=" ".join([*advice, f"{otherwise} --runtime onnx or --runtime torchscript, which take more operators."]),
         details={"operators": [place.name for place in places], "lines": [place.line for place in places]},
     )  # fmt: skip
 
 
 def unsupported_by_name(names: Sequence[str], program: ExportedProgram) -> UnsupportedError:
     """The same for names that a compiler's message gave, found again in the exported program."""
-    return unsupported([_Place(name, _node_of(name, program)) for name in names])
-
-
-def _node_of(name: str, program: ExportedProgram) -> Any | None:
-    base = name.partition(".")[0]
-    return next((node for node in operators(program) if name_of(node).partition(".")[0] == base), None)
+    return unsupported([Place.of(name, program) for name in names])
 
 
 def _dtype(node: Any | None) -> str:

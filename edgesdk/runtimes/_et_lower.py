@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from edgesdk.runtimes._et_backends import DELEGATES, Attempt, attempts
 from edgesdk.runtimes._et_coverage import Coverage, cover
 from edgesdk.runtimes._et_kernels import refuse_missing_kernels
 from edgesdk.runtimes._et_prepare import prepare
+from edgesdk.runtimes._et_smoke import smoke
 from edgesdk.runtimes._et_translate import lowering_failed, needs_lenient_check
 
 if TYPE_CHECKING:
@@ -45,13 +47,8 @@ def lower(model: Model, config: LowerConfig, out: Path) -> Lowered:
     """Write ``out``; see ``EdgeRuntime.lower``."""
     program, notes = prepare(model, config)
     backend = config.backend or "xnnpack"
-    made = _climb_down(program, backend, config.rung)
-    coverage = cover(made.edge)
-    refuse_missing_kernels(made.program.executorch_program, made.edge)
-    planned = planned_bytes(made.program.executorch_program)
-    _check_memory(planned, model)
-    _check_delegate(backend, coverage)
-    _write(made.program, out)
+    made = _climb_down(model, program, Order(backend, config.rung, out))
+    coverage, planned = cover(made.edge), planned_bytes(made.program.executorch_program)
     return Lowered(
         runtime="executorch", backend=backend, quantization=config.quantization, path=out, rung=made.attempt.rung,
         delegated_fraction=coverage.fraction, delegates=sum(coverage.delegates.values()),
@@ -60,22 +57,45 @@ def lower(model: Model, config: LowerConfig, out: Path) -> Lowered:
     )  # fmt: skip
 
 
-def _climb_down(program: ExportedProgram, backend: str, rung: Rung) -> Made:
-    """The first attempt that gives a program.
+@dataclass(frozen=True)
+class Order:
+    """For which back end, from which rung, and where to."""
+
+    backend: str
+    rung: Rung
+    out: Path
+
+
+def _climb_down(model: Model, program: ExportedProgram, order: Order) -> Made:
+    """The first attempt that gives a file which loads and runs.
 
     Raises:
         UnsupportedError: none did; the first failure is told, since later ones follow from it.
     """
     first: Exception | None = None
-    for attempt in attempts(program, backend, rung):
+    for attempt in attempts(program, order.backend, order.rung):
         try:
-            return _make(program, attempt)
-        except EdgeError:
+            made = _make(program, attempt)
+            _check(made, model, order.backend)
+            _write(made.program, order.out, lambda path: _try(path, model, made.edge, order.backend))
+            return made
+        except (EdgeError, OSError):
             raise
         except Exception as error:  # whatever a compiler raises, a slower file may still be possible
             attempt.failure = error
             first = first or error
-    raise lowering_failed(first or RuntimeError("no attempt was made"), program, backend) from first
+    raise lowering_failed(first or RuntimeError("no attempt was made"), program, order.backend) from first
+
+
+def _check(made: Made, model: Model, backend: str) -> None:
+    refuse_missing_kernels(made.program.executorch_program, made.edge)
+    _check_memory(planned_bytes(made.program.executorch_program), model)
+    _check_delegate(backend, cover(made.edge))
+
+
+def _try(path: Path, model: Model, edge: ExportedProgram, backend: str) -> None:
+    if backend in ("xnnpack", "portable"):
+        smoke(path, model, edge)
 
 
 def _make(program: ExportedProgram, attempt: Attempt) -> Made:
@@ -170,10 +190,9 @@ def _listed(coverage: Coverage, most: int = 4) -> str:
 
 def _remarks(backend: str, rung: Rung, coverage: Coverage, model: Model, planned: int) -> list[Warn]:
     found = []
-    if backend != "portable" and coverage.fraction < WELL_DELEGATED and rung != "portable":
-        what = "multiply-accumulates" if coverage.macs else "operators"
+    if backend != "portable" and rung != "portable" and coverage.macs and coverage.fraction < WELL_DELEGATED:
         found.append(Warn(
-            "low_delegation", f"Only {coverage.fraction:.0%} of the {what} run in the {backend} delegate; "
+            "low_delegation", f"Only {coverage.fraction:.0%} of the multiply-accumulates run in the {backend} delegate; "
             f"slow portable kernels do the rest: {_listed(coverage)}.",
         ))  # fmt: skip
     if model.signature.dynamic and planned > NOTEWORTHY_PLAN:
@@ -188,12 +207,13 @@ def _remarks(backend: str, rung: Rung, coverage: Coverage, model: Model, planned
     return found
 
 
-def _write(program: Any, out: Path) -> None:
-    """Through a file beside it, so that a full disk leaves nothing half-written."""
+def _write(program: Any, out: Path, check: Callable[[Path], None]) -> None:
+    """Through a file beside it, put in place when it passed: neither a full disk nor a bad file leaves anything."""
     temporary = out.with_name(out.name + ".part")
     try:
         with temporary.open("wb") as stream:
             program.write_to_file(stream)
+        check(temporary)
         temporary.replace(out)
     finally:
         temporary.unlink(missing_ok=True)

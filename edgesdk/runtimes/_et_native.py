@@ -38,7 +38,7 @@ ERROR_WORDS = {
     0x31: "the delegate can't be initialised",
     0x32: "the delegate ran out of memory",
 }
-CODE = re.compile(r"error: 0x:?([0-9a-fA-F]+)")
+CODE = re.compile(r"error:? 0x:?([0-9a-fA-F]+)")
 
 
 @functools.cache

@@ -27,6 +27,7 @@ def prepare(model: Model, config: LowerConfig) -> tuple[ExportedProgram, list[Wa
     _refuse_complex(program)
     _refuse_unbounded(program)
     program, notes = _on_cpu(program)
+    program = _row_major(program)
     notes += _about_doubles(program)
     if config.quantization == "fp16":
         from edgesdk.runtimes._et_half import in_half_precision
@@ -100,6 +101,43 @@ def _on_cpu(program: ExportedProgram) -> tuple[ExportedProgram, list[Warn]]:
     return move_to_device_pass(program, "cpu"), [
         Warn("moved_to_cpu", f"The model was moved from {away[0]} to the CPU.")
     ]
+
+
+def _row_major(program: ExportedProgram) -> ExportedProgram:
+    """Weights kept in another order (``channels_last``) make kernels refuse or read them wrongly (pitfall E-09)."""
+    odd = {name for kept in (program.state_dict, program.constants) for name, t in kept.items() if _is_odd(t)}
+    if not odd:
+        return program
+    import copy
+
+    import torch
+
+    changed = copy.copy(program)
+    changed._state_dict = {n: _straight(t) for n, t in program.state_dict.items()}
+    changed._constants = {n: _straight(t) for n, t in program.constants.items()}
+    # The recorded layouts follow from those of the weights: take the graph through the interpreter again.
+    changed._graph_module = copy.deepcopy(program.graph_module)
+    for node in changed.graph_module.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and isinstance(value, torch.Tensor) and not value.is_contiguous():
+            node.meta["val"] = value.contiguous()
+    straightened: ExportedProgram = changed.run_decompositions({})
+    return straightened
+
+
+def _is_odd(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and not value.is_contiguous()
+
+
+def _straight(value: Any) -> Any:
+    import torch
+
+    if not _is_odd(value):
+        return value
+    straight = value.detach().contiguous()
+    return torch.nn.Parameter(straight, value.requires_grad) if isinstance(value, torch.nn.Parameter) else straight
 
 
 def _about_doubles(program: ExportedProgram) -> list[Warn]:
