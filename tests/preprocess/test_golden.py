@@ -14,9 +14,8 @@ import pytest
 from PIL import Image
 
 from edgesdk.preprocess import Postprocess, PreprocessSpec
+from tests.preprocess import reference
 
-sys.path.insert(0, str(Path(__file__).parent))
-import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "golden" / "preprocess"
