@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
+    from torch.export import ExportedProgram
 
 # These return their input as it is in eval mode, which their schemas don't say.
 _PASSES_THROUGH = frozenset({
@@ -77,3 +78,12 @@ def _nodes(value: Any) -> list[torch.fx.Node]:
 
     items = value if isinstance(value, (list, tuple)) else [value]
     return [item for item in items if isinstance(item, torch.fx.Node)]
+
+
+def keeps_state(program: ExportedProgram) -> bool:
+    """Whether a call of the program changes a buffer that the next call reads."""
+    if program.graph_signature.buffers_to_mutate:
+        return True
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    stored = {n for n, spec in zip(nodes, program.graph_signature.input_specs, strict=True) if is_state(spec)}
+    return bool(stored & mutated(program.graph))

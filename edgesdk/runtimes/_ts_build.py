@@ -59,20 +59,23 @@ class _Scope:
     values: dict[torch.fx.Node, Any] = field(default_factory=dict)
 
 
-def build(program: ExportedProgram) -> Built:
+def build(program: ExportedProgram, *, ranks: bool = False) -> Built:
     """Translate ``program``.
+
+    Args:
+        ranks: note dtype and number of dimensions of every tensor, for who reads the graph (the ONNX exporter).
 
     Raises:
         UnsupportedError: an operator that TorchScript doesn't have.
     """
-    return _Builder(program).build()
+    return _Builder(program, ranks).build()
 
 
 class _Builder:
-    def __init__(self, program: ExportedProgram) -> None:
+    def __init__(self, program: ExportedProgram, ranks: bool) -> None:
         import torch
 
-        self.torch, self.program = torch, program
+        self.torch, self.program, self.ranks = torch, program, ranks
         self.nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
         specs = program.graph_signature.input_specs
         self.specs = dict(zip(self.nodes, specs, strict=True))
@@ -251,7 +254,21 @@ class _Builder:
         outputs = list(made.outputs())
         for output, returned in zip(outputs, target._schema.returns, strict=True):
             output.setType(returned.type)
+        found = node.meta.get("val")
+        if str(outputs[0].type()) == "List[Tensor]" and isinstance(found, (list, tuple)):
+            outputs = self._unpack(outputs[0], len(found))
+            self._note_ranks(node, outputs)
+            return outputs
+        self._note_ranks(node, outputs)
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def _unpack(self, value: Any, count: int) -> list[Any]:
+        """The tensors of a list; torch.export fixes how many there are."""
+        made = self.graph.insertNode(self.graph.create("prim::ListUnpack", [value], count))
+        outputs = list(made.outputs())
+        for output in outputs:
+            output.setType(self.torch._C.TensorType.get())
+        return outputs
 
     def _arguments(self, node: torch.fx.Node, schema: Any, scope: _Scope, wrapped: tuple[type, ...]) -> list[Any]:
         """All arguments of a call; numbers of the types ``wrapped`` become tensors without dimensions."""
@@ -265,6 +282,15 @@ class _Builder:
         for name in [a.name for a in numbers if isinstance(values[a.name], wrapped)]:
             values[name] = self.torch.tensor(values[name])
         return [self._argument(values[a.name], a.real_type, scope) for a in schema.arguments]
+
+    def _note_ranks(self, node: torch.fx.Node, outputs: list[Any]) -> None:
+        if not self.ranks:
+            return
+        found = node.meta.get("val")
+        known = found if isinstance(found, (list, tuple)) else [found]
+        for output, tensor in zip(outputs, known, strict=False):
+            if isinstance(tensor, self.torch.Tensor) and str(output.type()) == "Tensor":
+                output.setType(output.type().with_dtype(tensor.dtype).with_sizes([None] * tensor.dim()))
 
     def _item(self, node: torch.fx.Node, scope: _Scope) -> Any:
         kinds = {self.torch.SymInt: "aten::Int", self.torch.SymFloat: "aten::Float", self.torch.SymBool: "aten::Bool"}
@@ -365,6 +391,9 @@ class _Builder:
         return self.graph.insertConstant(value)
 
     def _value(self, value: Any) -> Any:
+        if isinstance(value, list):  # an unpacked list, used as a whole
+            made = self.graph.create("prim::ListConstruct", [self._value(item) for item in value], 1)
+            return self._typed(made, self.torch._C.ListType(self.torch._C.TensorType.get()))
         return value if isinstance(value, self.torch._C.Value) else self._constant(value)
 
     def _op(self, name: str, args: Iterable[Any], node: torch.fx.Node | None = None) -> Any:

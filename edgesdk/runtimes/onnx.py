@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from edgesdk.artifacts import Lowered, Model, Signature
+from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray
 
 
 class OnnxRuntime(EdgeRuntime):
+    """One ``.onnx`` per model; a second file with the weights only when they exceed protobuf's 2 GB."""
+
     name: ClassVar[str] = "onnx"
     suffix: ClassVar[str] = ".onnx"
 
@@ -31,26 +30,77 @@ class OnnxRuntime(EdgeRuntime):
         return version("onnxruntime")
 
     def lower(self, model: Model, config: LowerConfig, out: Path) -> Lowered:
-        from edgesdk.runtimes import _onnx_export, _onnx_write
+        """Write the model's program, or its own ONNX file, in the oldest file version that carries it.
 
-        return _onnx_write.write(_onnx_export.graph_of(model, config), model, config, out)
+        Raises:
+            UnsupportedError: state, an operator without translation or kernel, or an opset that can't be reached.
+            UsageError: ``config.opset`` can't be written for the phone's ONNX Runtime.
+        """
+        if config.ort_format:
+            return _lower_ort(model, config, out)
+        made = _lower_onnx(model, config, out)
+        try:
+            _check_loads(out)
+        except EdgeError:
+            for path in (out, *made.extra_files):
+                path.unlink(missing_ok=True)
+            raise
+        return made
 
     def load(self, path: Path, signature: Signature) -> Runner:
-        from edgesdk.runtimes import _onnx_run
+        from edgesdk.runtimes._onnx_run import OnnxRunner, open_session
 
-        return _Runner(_onnx_run.open_session(path))
+        return OnnxRunner(open_session(path), signature, path)
 
 
-class _Runner(Runner):
-    def __init__(self, session: object) -> None:
-        self._session = session
-        self._names = [i.name for i in session.get_inputs()]
+def _lower_onnx(model: Model, config: LowerConfig, out: Path) -> Lowered:
+    from edgesdk.runtimes import _onnx_source, _onnx_write
+    from edgesdk.runtimes._onnx_export import export
+    from edgesdk.runtimes._onnx_versions import check_opset, least_runtime
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        return self._session.run(None, dict(zip(self._names, inputs, strict=True)))
+    opset = check_opset(config.opset)
+    half = config.quantization == "fp16"
+    if model.program is not None:
+        graph = export(model, model.program, opset)
+        if half and not _onnx_write.has_half(graph):
+            graph = _onnx_source.to_half(graph)
+        _onnx_write.strip(graph)
+    elif model.onnx is not None:
+        graph = _onnx_source.read(model.onnx)
+        _onnx_source.prepare(graph, model, config.opset, model.onnx)
+        if half:
+            graph = _onnx_source.to_half(graph)
+    else:
+        raise model.no_program or _nothing()
+    _onnx_write.clamp(graph)
+    extra, warnings = _onnx_write.write(graph, out, config.external_data_bytes)
+    least = least_runtime(graph.opset_imports.get("", opset), graph.ir_version)
+    return Lowered(
+        "onnx", None, config.quantization, out, config.rung, min_runtime=least, warnings=warnings, extra_files=extra
+    )
 
-    def close(self) -> None:
-        del self._session
+
+def _lower_ort(model: Model, config: LowerConfig, out: Path) -> Lowered:
+    from edgesdk.runtimes import _onnx_ort
+
+    with tempfile.TemporaryDirectory(prefix="edgesdk-") as folder:
+        made = _lower_onnx(model, replace(config, external_data_bytes=2**31 - 2**20), Path(folder) / "model.onnx")
+        listed = _onnx_ort.convert(made.path, out)
+    return replace(made, path=out, extra_files=listed, min_runtime=_onnx_ort.MINIMUM)
+
+
+def _check_loads(path: Path) -> None:
+    """Kernels are looked up at load: a file that dies there must not be shipped. Optimizing it would only cost time."""
+    from edgesdk.runtimes._onnx_run import open_session, options
+
+    open_session(path, options(optimize=False))
+
+
+def _nothing() -> UnsupportedError:
+    return UnsupportedError(
+        "no_program", "There is no graph to write as ONNX.", why="The source could not be exported.",
+        fix="Package the model's PyTorch source.",
+    )  # fmt: skip
 
 
 RUNTIME = OnnxRuntime()

@@ -1,0 +1,45 @@
+"""ONNX Runtime's own format (``.ort``) and the list of operators and types that a reduced build must contain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgesdk.runtimes._onnx_run import open_session, options
+
+MINIMUM = "1.16"
+"""Format version 6, which ONNX Runtime writes since 1.16 (core/flatbuffers/ort_format_version.h)."""
+
+
+def convert(path: Path, out: Path) -> tuple[Path, ...]:
+    """Write ``out`` in ORT format from the ``.onnx`` at ``path``, and the operator list beside it.
+
+    Fusions that need only the CPU kernels of every build are applied; layouts that depend on this machine's CPU
+    aren't. The list is what ``--include_ops_by_config`` of ONNX Runtime's build script takes.
+
+    Returns:
+        the path of the list, ``NAME.required_operators_and_types.config``.
+
+    Raises:
+        UnsupportedError: ONNX Runtime lacks an operator of the graph.
+    """
+    import onnxruntime
+
+    temporary = out.with_name(out.name + ".part")
+    settings = options()
+    settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    settings.optimized_model_filepath = str(temporary)
+    settings.add_session_config_entry("session.save_model_format", "ORT")
+    try:
+        open_session(path, settings)
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return (_list_operators(out),)
+
+
+def _list_operators(out: Path) -> Path:
+    from onnxruntime.tools.ort_format_model import create_config_from_models
+
+    listed = out.with_name(out.name + ".required_operators_and_types.config")
+    create_config_from_models([out], listed, True)
+    return listed
