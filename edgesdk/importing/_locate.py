@@ -61,10 +61,6 @@ def locate(text: str, options: ImportOptions | None = None) -> Located:
             return _locate_path(text, Path(head).expanduser(), key, options)
     except OSError as exc:
         raise _unreadable(path, exc) from exc
-    except ValueError as exc:  # a NUL in the text
-        raise UsageError(
-            "bad_path", f"MODEL {text!r} is no path.", why=str(exc).capitalize() + ".", fix="Name a file."
-        ) from exc
     raise missing(path)
 
 

@@ -239,7 +239,7 @@ class _Machine:
         self.stack.append(Global(path))
 
     def call(self, callee: Any, args: Any) -> None:
-        path = callee.path if isinstance(callee, Global) else type(callee).__name__
+        path = _path_of(callee)
         if isinstance(args, tuple) and any(isinstance(a, int) and a > MAX_ALLOCATION for a in args[:1]):
             self.oversized = True
         node = Node(path, args)
@@ -270,6 +270,13 @@ class _Machine:
 
     def memoize(self, index: int | None) -> None:
         self.memo[len(self.memo) if index is None else index] = self.stack[-1]
+
+
+def _path_of(callee: Any) -> str:
+    """Name of what is called; torch before 1.6 hid a module's class in a persistent id ``("module", class, …)``."""
+    if isinstance(callee, Node) and callee.callee == "persistent" and isinstance(callee.args, tuple):
+        callee = next((part for part in callee.args if isinstance(part, Global)), callee)
+    return callee.path if isinstance(callee, Global) else f"a call of {type(callee).__name__}"
 
 
 def _pairs_of(args: tuple[Any, ...]) -> list[tuple[Any, Any]]:
