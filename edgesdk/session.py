@@ -18,7 +18,7 @@ import numpy as np
 from edgesdk import _variants
 from edgesdk._feed import Feed, dtype_of
 from edgesdk.artifacts import Signature
-from edgesdk.bundle import EdgeBundle, Manifest, _errors, _onnx
+from edgesdk.bundle import EdgeBundle, Manifest, _errors
 from edgesdk.bundle.manifest import GoldenTensor, Variant
 from edgesdk.errors import EdgeError, InputError, UnsupportedError, UsageError
 
@@ -44,23 +44,22 @@ def load(
         MissingToolError: an engine is needed that is not installed; the message says how to install it.
         UnsupportedError: the variant does not run on this machine, or its engine can't be told a number of threads.
     """
-    with EdgeBundle.open(Path(path), key=Path(key) if key else None) as bundle:
+    with EdgeBundle.open(Path(path), key=key) as bundle:
         return open_session(bundle, variant, threads=threads)
 
 
 def open_session(bundle: EdgeBundle, variant: str | None = None, *, threads: int | None = None) -> Session:
     """Load a variant of an open bundle; raises as :func:`load`. The bundle may be closed afterwards."""
     chosen, runtime = _variants.choose(bundle.manifest, variant)
-    _onnx.check_external_data(bundle, chosen)
+    if not bundle.checked:
+        bundle.check()
     try:
         folder = Path(tempfile.mkdtemp(prefix="edgesdk-"))  # mode 0700: nobody else can swap the file under the engine
     except OSError as exc:
         raise _errors.unwritable(Path(tempfile.gettempdir()), exc) from exc
     try:
         for name in (chosen.file, *chosen.extra_files):
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            bundle.extract(name, target)
+            bundle.extract(name, folder / name)
         runner = _load(runtime, folder / chosen.file, bundle.manifest.spec, threads)
         golden = {t.file: bundle.file(t.file) for g in bundle.manifest.golden for t in (*g.inputs, *g.outputs)}
     except BaseException:

@@ -547,7 +547,7 @@ def test_classify_says_what_the_bundle_lacks(tmp_path: Path) -> None:
 
 
 def several(tmp_path: Path, *variants: dict[str, Any]) -> Path:
-    files = {v["file"]: b"x" for v in variants}
+    files = {v["file"]: b"\x08\x0a" for v in variants}  # as ONNX: a model with ir_version and nothing else
     if "net.null" in files:
         find("null").lower(Model(Source("net", "exported_program"), PICTURE), LowerConfig(), tmp_path / "net.null")
         files["net.null"] = (tmp_path / "net.null").read_bytes()

@@ -6,6 +6,7 @@ ONNX Runtime opens the files that external-data fields name. A bundle's model ma
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from edgesdk.bundle.archive import EdgeBundle
 
 MAX_NESTING = 64
+_KEY = re.compile(b"location")
+"""The key that every external tensor has: without it anywhere in the file there is nothing to look for."""
 
 # Field numbers of onnx.proto that lead to tensors: message → {field: message}.
 _PATHS = {
@@ -35,15 +38,18 @@ _PATHS = {
 def check_external_data(bundle: EdgeBundle, variant: Variant) -> None:
     """Refuse a variant whose model names files other than its own ``extra_files``.
 
+    ONNX Runtime takes a name that ends in ``.ort`` for its own format, which has no such fields, and every other name
+    for a protobuf.
+
     Raises:
-        InputError: it does, or the protobuf is damaged.
+        InputError: it does, or it may do so and the protobuf is damaged.
     """
-    if variant.runtime != "onnx" or not variant.file.endswith(".onnx"):
+    if variant.runtime != "onnx" or variant.file.endswith(".ort"):
         return
     folder = posixpath.dirname(variant.file)
     with bundle.file(variant.file) as view:
         try:
-            named = set(locations(view))
+            named = set(locations(view)) if _KEY.search(view) else set()
         except ValueError as exc:
             raise _errors.corrupt(bundle.path, f"'{variant.file}' is no ONNX file ({exc})") from exc
     for location in sorted(named):

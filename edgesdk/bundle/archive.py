@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
-from edgesdk.bundle import _errors, _rules, _zip, signing
+from edgesdk.bundle import _errors, _onnx, _rules, _zip, signing
 from edgesdk.bundle.manifest import MANIFEST, MAX_MANIFEST, SIGNATURE, FilePart, Manifest, parse
 from edgesdk.errors import InputError, IntegrityError, UsageError, nearest
 
@@ -191,6 +191,8 @@ def _sync_folder(folder: Path) -> None:
 class EdgeBundle:
     """An open bundle. Entries are views into the mapped file: nothing is copied until it is asked for.
 
+    The file may be deleted or replaced meanwhile, as edgesdk replaces files, but must not be shortened in place.
+
     with EdgeBundle.open(Path("digits.edge")) as bundle:
         print(bundle.manifest.name, bundle.signature)
     """
@@ -205,7 +207,7 @@ class EdgeBundle:
         self._whole = False
 
     @staticmethod
-    def open(path: Path | str, *, key: Path | None = None, check: Check = "all") -> EdgeBundle:
+    def open(path: Path | str, *, key: Path | str | None = None, check: Check = "all") -> EdgeBundle:
         """Open and check a bundle.
 
         Args:
@@ -217,7 +219,7 @@ class EdgeBundle:
             IntegrityError: an entry's hash or the signature is wrong, or the signature is not by the pinned key.
         """
         path = Path(path)
-        pinned = signing.load_public(key) if key else None
+        pinned = signing.load_public(Path(key)) if key else None
         data = _map(path)
         try:
             return EdgeBundle._checked(path, data, pinned, check)
@@ -237,6 +239,11 @@ class EdgeBundle:
         if check == "all":
             bundle.check()
         return bundle
+
+    @property
+    def checked(self) -> bool:
+        """Whether every entry has been checked; see :meth:`check`."""
+        return self._whole
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -271,7 +278,7 @@ class EdgeBundle:
         return memoryview(self._data).toreadonly()[placed.data : placed.data + placed.entry.size]
 
     def extract(self, name: str, to: Path) -> None:
-        """Copy one entry to a file, whole or not at all; its hash is checked unless :meth:`check` has done so.
+        """Copy one entry to a file, whole or not at all, making its folder; its hash is checked unless :meth:`check` has done so.
 
         Raises:
             IntegrityError: the hash is wrong.
@@ -282,6 +289,7 @@ class EdgeBundle:
                 self._check_hash(name, view)
             temporary = _beside(to)
             try:
+                to.parent.mkdir(parents=True, exist_ok=True)
                 with temporary.open("xb") as file:
                     file.write(view)
                 temporary.replace(to)
@@ -291,14 +299,17 @@ class EdgeBundle:
                 temporary.unlink(missing_ok=True)
 
     def check(self) -> None:
-        """Hash every entry.
+        """Hash every entry, and see that no model would make its engine open files outside the bundle.
 
         Raises:
-            IntegrityError: one is not what the manifest says; the message names it.
+            IntegrityError: an entry is not what the manifest says; the message names it.
+            InputError: an ONNX file keeps weights outside, or is damaged.
         """
         for part in self.manifest.files:
             with self.file(part.name) as view:
                 self._check_hash(part.name, view)
+        for variant in self.manifest.variants:
+            _onnx.check_external_data(self, variant)
         self._whole = True
 
     def session(self, variant: str | None = None, *, threads: int | None = None) -> Session:

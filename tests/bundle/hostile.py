@@ -354,10 +354,46 @@ def _payloads() -> list[Evil]:
     items = items_of(wrong_crc, FILES)
     items[-1].local["crc"] = items[-1].central["crc"] = 1
     return [
+        *_external_data(),
         Evil("payload_model", with_changed("model.pte"), HASH, "one bit of the model"),
         Evil("payload_golden", with_changed("golden/0.out.bin"), HASH, "one bit of an expected output"),
         Evil("payload_crc", zip_of(items), HASH, "the right SHA-256 with a wrong CRC: other readers would refuse it"),
     ]
+
+
+def _external_data() -> list[Evil]:
+    """ONNX models whose weights lie elsewhere; field numbers are those of onnx.proto."""
+
+    def message(*fields: tuple[int, bytes]) -> bytes:
+        return b"".join(_varint(number << 3 | 2) + _varint(len(data)) + data for number, data in fields)
+
+    def tensor(location: str) -> bytes:
+        return message((8, b"w"), (13, message((1, b"location"), (2, location.encode()))))
+
+    def onnx_bundle(model: bytes, file: str = "model.onnx") -> bytes:
+        document = plain_manifest()
+        document["variants"] = [{"id": "onnx-none", "runtime": "onnx", "quantization": "none", "file": file}]
+        document["golden"] = []
+        files = {file: model}
+        return zip_of(items_of(with_table(document, files), files))
+
+    plain = message((7, message((5, tensor("../../etc/passwd")))))
+    branch = message((7, message((1, message((5, message((6, message((5, tensor("/etc/passwd")))))))))))
+    function = message((25, message((7, message((5, message((10, tensor("x")))))))))
+    sparse = message((7, message((15, message((1, tensor("C:/x")))))))
+    code = ("external_data_outside",)
+    return [
+        Evil("onnx_outside", onnx_bundle(plain), code, "weights outside the bundle"),
+        Evil("onnx_outside_no_suffix", onnx_bundle(plain, "model.bin"), code, "the same under another name"),
+        Evil("onnx_outside_in_branch", onnx_bundle(branch), code, "weights of a graph within an attribute"),
+        Evil("onnx_outside_in_function", onnx_bundle(function), code, "weights of an attribute of a function's node"),
+        Evil("onnx_outside_sparse", onnx_bundle(sparse), code, "values of a sparse initializer"),
+        Evil("onnx_damaged", onnx_bundle(b"\x3a\xff\xff\x7flocation"), CORRUPT, "a protobuf that is cut short"),
+    ]
+
+
+def _varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 0x7F | 0x80]) + _varint(value >> 7)
 
 
 def _signatures() -> list[Evil]:
