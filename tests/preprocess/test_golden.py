@@ -16,7 +16,6 @@ from PIL import Image
 from edgesdk.preprocess import Postprocess, PreprocessSpec
 from tests.preprocess import reference
 
-
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "golden" / "preprocess"
 IMAGES = json.loads((FOLDER / "images.json").read_text())
