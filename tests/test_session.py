@@ -606,6 +606,20 @@ def test_threads_are_honoured_or_refused_never_ignored(tmp_path: Path) -> None:
         edgesdk.load(path, threads=2)
 
 
+def test_a_runtime_that_takes_threads_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    load = type(find("null")).load
+
+    def with_threads(self: Any, path: Path, signature: Signature, threads: int = 0) -> Runner:
+        asked.append(threads)
+        return load(self, path, signature)
+
+    monkeypatch.setattr(type(find("null")), "load", with_threads)
+    edgesdk.load(several(tmp_path, NULL), threads=3).close()
+    edgesdk.load(several(tmp_path, NULL)).close()
+    assert asked == [3, 0]
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -642,6 +656,12 @@ def test_a_file_that_the_engine_refuses_leaves_nothing(tmp_path: Path, scratch: 
             edgesdk.load(path)
         assert caught.value.exit in (3, 4)
     assert list(scratch.iterdir()) == []
+
+
+def test_no_folder_for_temporary_files(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(InputError, match="gone can't be written"):
+        edgesdk.load(bundle)
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(bundle: Path, tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ def write(path: Path, manifest: Manifest, payloads: Mapping[str, Path | bytes], 
     except OSError as exc:
         raise _errors.unwritable(path, exc) from exc
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it is gone, or never came to be
+            temporary.unlink()
 
 
 def _fill(
@@ -296,7 +297,8 @@ class EdgeBundle:
             except OSError as exc:
                 raise _errors.unwritable(to, exc) from exc
             finally:
-                temporary.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # it is gone, or never came to be
+                    temporary.unlink()
 
     def check(self) -> None:
         """Hash every entry, and see that no model would make its engine open files outside the bundle.

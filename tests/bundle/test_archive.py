@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from edgesdk.bundle import EdgeBundle, Manifest, write
-from edgesdk.errors import EdgeError, InputError, UsageError
+from edgesdk.errors import EdgeError, InputError, IntegrityError, UsageError
 from tests.bundle import hostile
 
 MANIFEST = Manifest.from_json(hostile.plain_manifest())
@@ -205,3 +205,41 @@ def test_reading_needs_no_model_library(bundle: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code, bundle], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_folders_that_can_not_be_written(bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"b\.edge can't be written") as caught:
+        write(tmp_path / "no" / "b.edge", MANIFEST, hostile.FILES)
+    assert caught.value.code == "not_writable"
+    with EdgeBundle.open(bundle) as opened, pytest.raises(InputError, match="can't be written"):
+        opened.extract("model.pte", bundle / "inner" / "model.pte")
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(InputError):
+        write(tmp_path / "taken", MANIFEST, hostile.FILES)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.edge", "taken"]
+
+
+def test_extract_makes_folders_and_checks_the_hash(bundle: Path, tmp_path: Path) -> None:
+    data = bytearray(bundle.read_bytes())
+    with EdgeBundle.open(bundle) as opened:
+        opened.extract("golden/0.in.bin", tmp_path / "x/y/0.bin")
+    assert (tmp_path / "x/y/0.bin").read_bytes() == hostile.FILES["golden/0.in.bin"]
+    data[data.index(hostile.MODEL) + 100] ^= 1
+    bundle.write_bytes(data)
+    with EdgeBundle.open(bundle, check="layout") as opened:
+        assert not opened.checked
+        with pytest.raises(IntegrityError, match=r"model\.pte"):
+            opened.extract("model.pte", tmp_path / "model.pte")
+    assert not (tmp_path / "model.pte").exists()
+
+
+def test_a_bundle_above_the_limit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """ZIP64 is never written: 4 GiB of zeros (a sparse file) is too much."""
+    with (tmp_path / "huge.pte").open("wb") as file:
+        file.truncate(2**32)
+    with pytest.raises(InputError, match="limit is 4294967294"):
+        write(tmp_path / "a.edge", MANIFEST, {**hostile.FILES, "model.pte": tmp_path / "huge.pte"})
+    (tmp_path / "huge.pte").rename(tmp_path / "huge.edge")
+    with pytest.raises(InputError, match="limit is 4294967294"):
+        EdgeBundle.open(tmp_path / "huge.edge")
+    assert [p.name for p in tmp_path.iterdir()] == ["huge.edge"]
