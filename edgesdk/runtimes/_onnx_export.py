@@ -1,7 +1,8 @@
 """An exported program as an ONNX graph, quietly, with the signature's names.
 
-torch's own exporter comes first. Where it lacks an operator, or for opsets below the one it is written in, the program
-goes through TorchScript (operator by operator, so dynamic sizes stay dynamic) and torch's older exporter.
+Two ways lead there. The quick one writes the program as TorchScript, operator by operator, so that dynamic sizes stay
+dynamic, and gives that to torch's C++ exporter: a tenth of the time, and any opset from 11 on. Its result must answer as
+the TorchScript does, at two sizes; otherwise, and for what it can't take, torch's newer exporter does the work.
 """
 
 from __future__ import annotations
@@ -27,29 +28,39 @@ if TYPE_CHECKING:
 
 _OLD_EXPORTER_OPSETS = range(11, 21)
 """torch.onnx._constants: what the exporter for TorchScript writes."""
+_COPYABLE = 200 * 2**20
+"""Bytes of weights up to which the quick way's three copies don't matter."""
 
 
-def export(model: Model, program: ExportedProgram, opset: int) -> ir.Model:
+def export(model: Model, program: ExportedProgram, opset: int, *, quick: bool = True) -> ir.Model:
     """Translate the program.
+
+    Args:
+        quick: try the quick way first.
 
     Raises:
         UnsupportedError: it keeps state, or no exporter has one of its operators (named, with the user's line).
     """
     if model.stateful or _ts_alias.keeps_state(program):
         raise _stateful()
-    first, second = _by_program, _through_torchscript
-    if opset < DEFAULT_OPSET:
-        first, second = second, first
     with quietly():
-        try:
-            made = first(model, program, opset)
-        except Exception as exc:  # the exporters raise anything
+        made = _through_torchscript(model, program, opset) if quick and _is_quick(program, opset) else None
+        if made is None:
             try:
-                made = second(model, program, opset)
-            except Exception as other:
-                raise _refused(exc if first is _by_program else other, program) from exc
+                made = _by_program(model, program, opset)
+            except Exception as exc:  # the exporter raises anything
+                raise _refused(exc, program) from exc
     _name_sizes(made, model.signature)
     return made
+
+
+def _is_quick(program: ExportedProgram, opset: int) -> bool:
+    """Whether the quick way is open: float32 (TorchScript computes in nothing less), and small enough to copy."""
+    import torch
+
+    tensors = [t for t in (*program.state_dict.values(), *program.constants.values()) if isinstance(t, torch.Tensor)]
+    wide = all(t.dtype not in (torch.float16, torch.bfloat16) for t in tensors)
+    return opset in _OLD_EXPORTER_OPSETS and wide and sum(t.nbytes for t in tensors) <= _COPYABLE
 
 
 # -- the two exporters ------------------------------------------------------------------------------------------------
@@ -71,26 +82,35 @@ def _by_program(model: Model, program: ExportedProgram, opset: int) -> ir.Model:
     return found
 
 
-def _through_torchscript(model: Model, program: ExportedProgram, opset: int) -> ir.Model:
+def _through_torchscript(model: Model, program: ExportedProgram, opset: int) -> ir.Model | None:
+    """None when this way doesn't lead to a graph that answers as the program does."""
     import onnx_ir
     import torch
 
-    from edgesdk.runtimes import _ts_build
+    from edgesdk.runtimes import _onnx_check, _ts_build
 
-    if opset not in _OLD_EXPORTER_OPSETS:
-        raise ValueError(f"opset {opset}")
     wrap: Any = torch.jit._recursive.wrap_cpp_module
-    script = wrap(_ts_build.build(program, ranks=True).module)
-    values = [v for v in torch.utils._pytree.tree_leaves(program.example_inputs) if isinstance(v, torch.Tensor)]
     buffer: Any = io.BytesIO()  # works for this exporter, though its annotation says path
-    torch.onnx.export(
-        script, tuple(values), buffer, dynamo=False, opset_version=opset, dynamic_axes=_axes(model.signature),
-        input_names=[s.name for s in model.signature.inputs], output_names=[s.name for s in model.signature.outputs],
-    )  # fmt: skip
+    try:
+        script = wrap(_ts_build.build(program, ranks=True).module)
+        torch.onnx.export(
+            script, tuple(_onnx_check.example_tensors(program)), buffer, dynamo=False, opset_version=opset,
+            dynamic_axes=_axes(model.signature), input_names=[s.name for s in model.signature.inputs],
+            output_names=[s.name for s in model.signature.outputs],
+        )  # fmt: skip
+        data = buffer.getvalue()
+        if not _onnx_check.agrees(script, data, program, model.signature):
+            return None
+    except Exception:  # whatever it was, the other exporter reports it better
+        return None
+    made: ir.Model = onnx_ir.from_proto(_parsed(data))
+    return made
+
+
+def _parsed(data: bytes) -> Any:
     import onnx
 
-    made: ir.Model = onnx_ir.from_proto(onnx.load_from_string(buffer.getvalue()))
-    return made
+    return onnx.load_from_string(data)
 
 
 def _axes(signature: Signature) -> dict[str, dict[int, str]]:

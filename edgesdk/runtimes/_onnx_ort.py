@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from edgesdk.runtimes._onnx_run import open_session, options
@@ -14,7 +15,8 @@ def convert(path: Path, out: Path) -> tuple[Path, ...]:
     """Write ``out`` in ORT format from the ``.onnx`` at ``path``, and the operator list beside it.
 
     Fusions that need only the CPU kernels of every build are applied; layouts that depend on this machine's CPU
-    aren't. The list is what ``--include_ops_by_config`` of ONNX Runtime's build script takes.
+    aren't. ONNX Runtime orders parts of the file by memory address: two runs give equal models in different bytes. The
+    list is what ``--include_ops_by_config`` of ONNX Runtime's build script takes.
 
     Returns:
         the path of the list, ``NAME.required_operators_and_types.config``.
@@ -38,8 +40,18 @@ def convert(path: Path, out: Path) -> tuple[Path, ...]:
 
 
 def _list_operators(out: Path) -> Path:
-    from onnxruntime.tools.ort_format_model import create_config_from_models
-
     listed = out.with_name(out.name + ".required_operators_and_types.config")
-    create_config_from_models([out], listed, True)
+    root, logger = logging.getLogger(), logging.getLogger("ort_format_model.utils")
+    handlers, level = root.handlers[:], root.level
+    try:  # importing these tools configures logging for the whole process
+        from onnxruntime.tools.ort_format_model import create_config_from_models
+
+        logger.setLevel(logging.WARNING)
+        create_config_from_models([out], listed, True)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    lines = listed.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if line and not line.startswith("#")]  # comments name this machine's folders
+    listed.write_text("\n".join([f"# Required by {out.name}", *kept, ""]), encoding="utf-8")
     return listed

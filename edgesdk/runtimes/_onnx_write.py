@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Element types that an older file version doesn't know: float8 (9), int4 (10), float4 and newer (11+).
 _NEW_TYPES = frozenset(range(17, 40))
+_SMALL_CONSTANT = 32
+"""Constants below this many elements are axes, shapes and scalars, and stay nodes."""
 _INLINE_BYTES = 1024
 """Tensors below this stay in the graph: shapes and axes must be readable for the runtime's optimizer."""
 
@@ -74,6 +76,13 @@ def _element_types(model: ir.Model) -> Iterable[int]:
                 yield int(value.dtype)
 
 
+def lift_weights(model: ir.Model) -> None:
+    """Turn weights that are Constant nodes into initializers: only those can be quantized or kept outside."""
+    from onnx_ir.passes.common import LiftConstantsToInitializersPass
+
+    LiftConstantsToInitializersPass(size_limit=_SMALL_CONSTANT)(model)
+
+
 def weight_bytes(model: ir.Model) -> int:
     """Bytes of all weights."""
     return sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
@@ -88,6 +97,7 @@ def write(model: ir.Model, out: Path, external_above: int) -> tuple[tuple[Path, 
     import onnx_ir as ir
 
     temporary = out.with_name(out.name + ".part")
+    lift_weights(model)
     try:
         if weight_bytes(model) <= external_above:
             data = ir.to_proto(model).SerializeToString(deterministic=True)

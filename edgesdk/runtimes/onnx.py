@@ -61,7 +61,7 @@ def _lower_onnx(model: Model, config: LowerConfig, out: Path) -> Lowered:
     opset = check_opset(config.opset)
     half = config.quantization == "fp16"
     if model.program is not None:
-        graph = export(model, model.program, opset)
+        graph = export(model, model.program, opset, quick=config.rung == "full")
         if half and not _onnx_write.has_half(graph):
             graph = _onnx_source.to_half(graph)
         _onnx_write.strip(graph)
