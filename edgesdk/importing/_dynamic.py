@@ -173,7 +173,7 @@ def pinned(faults: Sequence[Fault], seen: Sequence[tuple[str, str | None, str | 
     place = f" because of {line}" if line else ""
     place += f" in {layer}" if layer and not layer.endswith("''") else ""
     why = "A reshape with constant sizes, a stored size or a test of the size in forward() pins it."
-    if layer and layer.split(" ")[0] in ("LSTM", "GRU", "RNN"):
+    if any(word and word.split(" ")[0] in ("LSTM", "GRU", "RNN") for word in (layer, line)):
         why = "torch unrolls a recurrent layer over its time steps, so their number is fixed in the graph."
     return dimension_refused(
         f"'{name}' can't have {fault.asked} as dimension {i}: the model takes only {fault.got}{place}.",

@@ -156,6 +156,8 @@ def _attempt(module: nn.Module, call: Call, sizes: dict[Axis, int]) -> Trial | E
         flat = examples(call.specs, sizes, 0, span)
         try:
             return Trial(call, sizes, span, flat, call_seeded(run, flat), before)
+        except UnsupportedError:
+            raise
         except Exception as exc:  # user code raises what it likes
             failure = failure or exc
             before.restore()

@@ -24,6 +24,7 @@ def to_inference(program: ExportedProgram) -> list[Warn]:
         one warning that names the places, or none when the graph was in inference form already.
     """
     changed: list[str] = []
+    _write_to_buffers(program.graph_module)
     for graph_module in graphs(program.graph_module):
         for node in list(graph_module.graph.nodes):
             if node.op == "call_function" and _set_inference(node):
@@ -202,6 +203,16 @@ def mutations(graph_module: GraphModule) -> list[tuple[Node, Node]]:
                     if base.op in ("placeholder", "get_attr"):
                         found.append((node, base))
     return found
+
+
+def _write_to_buffers(graph_module: GraphModule) -> None:
+    """Let writes name the buffer itself: a cast that did nothing stands between them when the device was set again."""
+    for node, base in mutations(graph_module):
+        target: Any = node.args[0] if node.args else None
+        if target is base or base.op != "placeholder" or getattr(target, "op", "") != "call_function":
+            continue
+        if str(target.target).startswith(("aten.to.", "aten.contiguous", "aten.alias", "aten.detach")):
+            node.update_arg(0, base)
 
 
 def _base(node: Node) -> Node:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from edgesdk.artifacts import Model
+from edgesdk.importing._flat import flat_program
+from edgesdk.importing._state import Snapshot, seeded
 
-if TYPE_CHECKING:
-    import numpy as np
-
-Feed = Mapping[str, "np.ndarray[Any, Any]"]
-Answer = dict[str, "np.ndarray[Any, Any]"]
+Feed = Mapping[str, np.ndarray[Any, Any]]
+Answer = dict[str, np.ndarray[Any, Any]]
 
 
 def reference_outputs(model: Model, feed: Feed) -> Answer:
@@ -24,33 +26,37 @@ def reference_steps(model: Model, steps: Sequence[Feed]) -> list[Answer]:
     names = [s.name for s in model.signature.outputs]
     order = [s.name for s in model.signature.inputs]
     feeds = [[step[name] for name in order] for step in steps]
-    form = model.module or model.script
-    answers = _through_torch(form, feeds) if form is not None else _through_onnx(model, feeds)
+    if model.onnx is not None:  # the file itself is the original, whatever was made of it
+        answers = _through_onnx(model, feeds)
+    elif model.module is not None:
+        answers = _through_module(model.module, feeds)
+    elif model.program is not None:
+        answers = _through_module(flat_program(model.program), feeds)
+    else:
+        answers = _through_module(copy.deepcopy(model.script), feeds)
     return [dict(zip(names, answer, strict=True)) for answer in answers]
 
 
-def _through_torch(module: Any, feeds: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def _through_module(module: Any, feeds: Sequence[Sequence[Any]]) -> list[list[Any]]:
     import torch
 
-    from edgesdk.importing._names import name_outputs
-
-    kept = {k: v.clone() for k, v in module.state_dict(keep_vars=False).items() if k in dict(module.named_buffers())}
-    answers = []
+    before = Snapshot(module)
     try:
-        with torch.no_grad():
-            for feed in feeds:
-                found = module(*(torch.from_numpy(a.copy()) for a in feed))
-                answers.append([t.detach().cpu().contiguous().numpy().copy() for _, t in name_outputs(found)])
+        answers = []
+        for feed in feeds:
+            tensors = [torch.from_numpy(np.array(a, order="C", copy=True)) for a in feed]
+            answers.append([t.contiguous().numpy() for t in seeded(lambda flat: module(*flat), tensors)])
+        return answers
     finally:
-        buffers = dict(module.named_buffers())
-        for name, value in kept.items():
-            buffers[name].data.copy_(value)
-    return answers
+        before.restore()
 
 
 def _through_onnx(model: Model, feeds: Sequence[Sequence[Any]]) -> list[list[Any]]:
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(str(model.onnx), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(model.onnx), options, providers=["CPUExecutionProvider"])
     names = [s.name for s in model.signature.inputs]
-    return [list(session.run(None, dict(zip(names, feed, strict=True)))) for feed in feeds]
+    outputs = [s.name for s in model.signature.outputs]
+    return [list(session.run(outputs, dict(zip(names, feed, strict=True)))) for feed in feeds]

@@ -201,7 +201,10 @@ def call_seeded(run: Run, flat: Sequence[Any], seed: int = 0) -> Any:
 
 
 def alike(ones: Sequence[torch.Tensor], others: Sequence[torch.Tensor], tolerance: float = 1e-5) -> bool:
-    """Equal shapes, and values equal up to rounding relative to the largest one; NaN equals NaN."""
+    """Equal shapes, and values equal up to rounding relative to the largest one; NaN equals NaN.
+
+    A tolerance above zero allows 1e-6 at least: probabilities near 0 carry the rounding of numbers near 1.
+    """
     import torch
 
     def close(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -211,7 +214,7 @@ def alike(ones: Sequence[torch.Tensor], others: Sequence[torch.Tensor], toleranc
             return bool(torch.equal(one, other))
         finite = one[torch.isfinite(one)].abs()
         scale = float(finite.max()) if finite.numel() else 1.0
-        return bool(torch.allclose(one, other, rtol=tolerance, atol=tolerance * max(scale, 1e-30), equal_nan=True))
+        return bool(torch.allclose(one, other, rtol=tolerance, atol=max(tolerance * scale, 1e-6 if tolerance else 0.0), equal_nan=True))
 
     return len(ones) == len(others) and all(map(close, ones, others))
 
