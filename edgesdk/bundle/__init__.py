@@ -32,7 +32,8 @@ A bundle is a ZIP of at most 2^32 - 2 bytes that any ZIP reader can read and exa
 
 from __future__ import annotations
 
-from edgesdk.bundle.archive import EdgeBundle, write
+from edgesdk.bundle._write import write
+from edgesdk.bundle.archive import EdgeBundle
 from edgesdk.bundle.manifest import Manifest
 
 __all__ = ["EdgeBundle", "Manifest", "write"]

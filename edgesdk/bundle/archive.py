@@ -1,192 +1,24 @@
-"""Write and open ``.edge`` files. The format is specified in the docstring of :mod:`edgesdk.bundle`."""
+"""Open ``.edge`` files. The format is specified in the docstring of :mod:`edgesdk.bundle`."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import mmap
-import os
-import secrets
 import stat
 import zlib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal
 
-from edgesdk.bundle import _errors, _onnx, _rules, _zip, signing
-from edgesdk.bundle.manifest import MANIFEST, MAX_MANIFEST, SIGNATURE, FilePart, Manifest, parse
-from edgesdk.errors import InputError, IntegrityError, UsageError, nearest
+from edgesdk.bundle import _errors, _files, _layout, _onnx, _rules, _zip, signing
+from edgesdk.bundle.manifest import MANIFEST, MAX_MANIFEST, SIGNATURE, Manifest, parse
+from edgesdk.errors import IntegrityError, UsageError, nearest
 
 if TYPE_CHECKING:
     from edgesdk.session import Session
 
 Check = Literal["layout", "all"]
 SignatureState = Literal["valid", "absent", "invalid", "untrusted"]
-_CHUNK = 1 << 20
-
-
-def write(path: Path, manifest: Manifest, payloads: Mapping[str, Path | bytes], *, sign: Path | None = None) -> None:
-    """Write a bundle: the same arguments give the same bytes.
-
-    ``manifest.files`` and the variants' ``sha256`` and ``size`` are filled in from the payloads. Files are streamed and
-    read once; the bundle appears under ``path`` whole or not at all.
-
-    Args:
-        payloads: every entry but ``manifest.json`` and ``signature.json``, as bytes or the file that holds them.
-        sign: private key of ``edgesdk keys new``; None leaves the bundle unsigned.
-
-    Raises:
-        InputError: the manifest breaks a rule of the format, a payload or the key can't be read, the disk is full.
-    """
-    key = signing.load_private(sign) if sign else None
-    sizes = {name: _size(payload) for name, payload in payloads.items()}
-    draft = _filled(manifest, {n: FilePart(name=n, size=s, sha256="0" * 64, crc32="0" * 8) for n, s in sizes.items()})
-    for problem in _rules.violations(draft):
-        raise _errors.invalid(path.name, problem)
-    length = len(_encoded(draft, path))
-    layout = _zip.place(_entries(draft, length, 0, (0, 0) if key else None))
-    if layout.size > _zip.MAX_BUNDLE:
-        raise _errors.invalid(path.name, f"the bundle would have {layout.size} bytes; the limit is {_zip.MAX_BUNDLE}")
-    temporary = _beside(path)
-    try:
-        with temporary.open("xb") as file:
-            _fill(file, draft, payloads, layout, key)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
-    except OSError as exc:
-        raise _errors.unwritable(path, exc) from exc
-    finally:
-        with contextlib.suppress(OSError):  # it is gone, or never came to be
-            temporary.unlink()
-
-
-def _fill(
-    file: IO[bytes],
-    draft: Manifest,
-    payloads: Mapping[str, Path | bytes],
-    layout: _zip.Layout,
-    key: signing.PrivateKey | None,
-) -> None:
-    """Payloads first, each to its place; then the manifest, whose length is known but whose hashes were not."""
-    offsets = {p.entry.name: p.data for p in layout.placed}
-    table = {}
-    for part in draft.files:
-        file.seek(offsets[part.name])
-        table[part.name] = _copy(payloads[part.name], part, file)
-    data = _filled(draft, table).to_bytes()
-    signature = signing.sign(data, key) if key else None
-    crc = zlib.crc32(signature) if signature else 0
-    final = _zip.place(
-        _entries(_filled(draft, table), len(data), zlib.crc32(data), (len(signature), crc) if signature else None)
-    )
-    for offset, fixed, _ in final.fixed():
-        file.seek(offset)
-        file.write(fixed)
-    file.seek(offsets[MANIFEST])
-    file.write(data)
-    if signature:
-        file.seek(offsets[SIGNATURE])
-        file.write(signature)
-
-
-def _copy(payload: Path | bytes, part: FilePart, out: IO[bytes]) -> FilePart:
-    sha, crc, size = hashlib.sha256(), 0, 0
-    for chunk in _chunks(payload):
-        sha.update(chunk)
-        crc = zlib.crc32(chunk, crc)
-        size += len(chunk)
-        if size <= part.size:
-            out.write(chunk)
-    if size != part.size:
-        raise InputError(
-            "file_changed", f"{part.name} changed while it was being bundled.", why="Another program writes to it.",
-            fix="Run it again when the other program is done.",
-        )  # fmt: skip
-    return FilePart(name=part.name, size=size, sha256=sha.hexdigest(), crc32=f"{crc:08x}")
-
-
-def _chunks(payload: Path | bytes) -> Iterator[bytes]:
-    if isinstance(payload, bytes):
-        yield payload
-        return
-    try:
-        with payload.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                yield chunk
-    except OSError as exc:
-        raise _unreadable(payload, exc) from exc
-
-
-def _size(payload: Path | bytes) -> int:
-    if isinstance(payload, bytes):
-        return len(payload)
-    try:
-        info = payload.stat()
-    except OSError as exc:
-        raise _unreadable(payload, exc) from exc
-    if not stat.S_ISREG(info.st_mode):
-        raise InputError(
-            "file_missing", f"{payload} is no file.", why="Only files go into a bundle.", fix="Check the path."
-        )
-    return info.st_size
-
-
-def _unreadable(path: Path, cause: OSError) -> InputError:
-    return InputError(
-        "file_missing",
-        f"{path} can't be read: {cause.strerror}.",
-        why="It is missing or not readable.",
-        fix="Check the path.",
-    )
-
-
-def _filled(manifest: Manifest, table: Mapping[str, FilePart]) -> Manifest:
-    """The manifest with its file table, and the variants' hashes taken from it."""
-    variants = tuple(
-        v.model_copy(update={"sha256": table[v.file].sha256, "size": table[v.file].size}) if v.file in table else v
-        for v in manifest.variants
-    )
-    return manifest.model_copy(update={"variants": variants, "files": tuple(table[n] for n in sorted(table))})
-
-
-def _encoded(manifest: Manifest, path: Path) -> bytes:
-    """The bytes, read back once: what a reader would refuse is never written."""
-    try:
-        data = manifest.to_bytes()
-    except ValueError as exc:
-        raise _errors.invalid(path.name, str(exc)) from exc
-    parse(data, path.name)
-    return data
-
-
-def _entries(manifest: Manifest, length: int, crc: int, signature: tuple[int, int] | None) -> list[_zip.Entry]:
-    """``manifest.json`` first, then everything else by name. ``signature`` is its size and CRC; size 0 means the usual."""
-    mapped = _rules.aligned(manifest)
-    rest = [
-        _zip.Entry(f.name, f.size, int(f.crc32, 16), _zip.PAGE if f.name in mapped else _zip.SMALL)
-        for f in manifest.files
-    ]
-    if signature:
-        rest.append(_zip.Entry(SIGNATURE, signature[0] or signing.SIGNATURE_SIZE, signature[1]))
-    return [_zip.Entry(MANIFEST, length, crc), *sorted(rest, key=lambda e: e.name)]
-
-
-def _beside(path: Path) -> Path:
-    """A name for unfinished work on the same file system, which a rename then makes appear at once."""
-    return path.with_name(f".{secrets.token_hex(8)}.part")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename last through a power cut, where folders can be opened at all."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class EdgeBundle:
@@ -288,17 +120,12 @@ class EdgeBundle:
         with self.file(name) as view:
             if not self._whole:
                 self._check_hash(name, view)
-            temporary = _beside(to)
             try:
                 to.parent.mkdir(parents=True, exist_ok=True)
-                with temporary.open("xb") as file:
-                    file.write(view)
-                temporary.replace(to)
             except OSError as exc:
                 raise _errors.unwritable(to, exc) from exc
-            finally:
-                with contextlib.suppress(OSError):  # it is gone, or never came to be
-                    temporary.unlink()
+            with _files.appearing(to) as file:
+                file.write(view)
 
     def check(self) -> None:
         """Hash every entry, and see that no model would make its engine open files outside the bundle.
@@ -405,7 +232,7 @@ def _first_entry(data: mmap.mmap, path: Path) -> bytes:
 
 def _checked_layout(data: mmap.mmap, path: Path, manifest: Manifest, raw: bytes) -> _zip.Layout:
     """Lay the bundle out from its manifest and compare every byte that is not payload."""
-    plain = _zip.place(_entries(manifest, len(raw), zlib.crc32(raw), None))
+    plain = _zip.place(_layout.entries(manifest, len(raw), zlib.crc32(raw), None))
     signed = _signed_layout(data, manifest, raw)
     if len(data) not in (plain.size, signed.size):
         if len(data) < plain.size and data[-_zip.END.size :][:4] != _zip.END_MAGIC:
@@ -420,7 +247,7 @@ def _checked_layout(data: mmap.mmap, path: Path, manifest: Manifest, raw: bytes)
 
 def _signed_layout(data: mmap.mmap, manifest: Manifest, raw: bytes) -> _zip.Layout:
     """As if signed. The signature's own CRC is the one thing that follows from no manifest, so it is taken here."""
-    entries = _entries(manifest, len(raw), zlib.crc32(raw), (signing.SIGNATURE_SIZE, 0))
+    entries = _layout.entries(manifest, len(raw), zlib.crc32(raw), (signing.SIGNATURE_SIZE, 0))
     placed = next(p for p in _zip.place(entries).placed if p.entry.name == SIGNATURE)
     crc = zlib.crc32(data[placed.data : placed.data + placed.entry.size])
-    return _zip.place(_entries(manifest, len(raw), zlib.crc32(raw), (signing.SIGNATURE_SIZE, crc)))
+    return _zip.place(_layout.entries(manifest, len(raw), zlib.crc32(raw), (signing.SIGNATURE_SIZE, crc)))

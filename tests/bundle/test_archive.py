@@ -171,11 +171,11 @@ def test_a_failed_write_keeps_the_old_bundle(bundle: Path) -> None:
 
 
 def test_a_payload_that_changes_meanwhile_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgesdk.bundle import archive
+    from edgesdk.bundle import _write
 
     (tmp_path / "model.pte").write_bytes(hostile.MODEL)
-    size = archive._size
-    monkeypatch.setattr(archive, "_size", lambda payload: size(payload) + (1 if isinstance(payload, Path) else 0))
+    size = _write._size
+    monkeypatch.setattr(_write, "_size", lambda payload: size(payload) + (1 if isinstance(payload, Path) else 0))
     with pytest.raises(InputError, match="changed while"):
         write(tmp_path / "a.edge", MANIFEST, {**hostile.FILES, "model.pte": tmp_path / "model.pte"})
     assert [p.name for p in tmp_path.iterdir()] == ["model.pte"]
