@@ -13,7 +13,7 @@ from typing import Final
 # (executorch/backends/xnnpack/partition/config, 1.5.1) and what decomposes or fuses into them.
 # tests/inspection/test_kernels.py holds the first part against the installed library.
 XNNPACK: Final = frozenset({
-    "_softmax", "abs", "add", "addmm", "avg_pool2d", "bmm", "cat", "ceil", "clamp", "constant_pad_nd", "convolution", "cos",
+    "_native_batch_norm_legit_no_training", "max", "_softmax", "abs", "add", "addmm", "avg_pool2d", "bmm", "cat", "ceil", "clamp", "constant_pad_nd", "convolution", "cos",
     "div", "exp", "floor", "gelu", "hardswish", "hardtanh", "leaky_relu", "linear", "log", "maximum", "max_pool2d", "mean",
     "minimum", "mm", "mul", "neg", "permute_copy", "pow", "prelu", "relu", "rsqrt", "sigmoid", "sin", "slice_copy", "sqrt",
     "sub", "tanh", "unsqueeze_copy", "upsample_bilinear2d", "view_copy", "clone",
@@ -22,6 +22,11 @@ XNNPACK: Final = frozenset({
 XNNPACK_WORK: Final = frozenset({
     "conv1d", "conv2d", "convolution", "conv_transpose2d", "linear", "addmm", "mm", "bmm", "matmul",
     "scaled_dot_product_attention",
+})  # fmt: skip
+# Checks and hints for the compiler, which lowering drops.
+_DROPPED: Final = frozenset({
+    "_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range", "sym_constrain_range_for_size",
+    "sym_size", "sym_numel", "sym_stride", "sym_storage_offset",
 })  # fmt: skip
 _OPERATOR: Final = re.compile(r"^- (?:op|func):\s*(?:\w+::)?(\w+)", re.MULTILINE)
 
@@ -57,7 +62,7 @@ def _runs(name: str, known: frozenset[str]) -> bool:
     if space != "aten":
         return False
     plain = base.removesuffix("_") or base
-    if {plain, f"{plain}_copy"} & (known | XNNPACK):
+    if base in _DROPPED or {plain, f"{plain}_copy"} & (known | XNNPACK):
         return True
     return plain not in REPLACEMENTS and bool({base, plain} & _composites())
 

@@ -256,17 +256,25 @@ def test_half_an_onnx_file(onnx_file: Path, tmp_path: Path) -> None:
 
 
 def test_hugging_face_folder(tmp_path: Path) -> None:
-    from transformers import BertConfig, BertForSequenceClassification
+    from safetensors.torch import save_file
 
-    config = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=37, vocab_size=99)
-    net = BertForSequenceClassification(config)
-    net.save_pretrained(tmp_path / "bert")
-    doc = checked(inspect(tmp_path / "bert"))
-    assert doc["format"] == "transformers" and doc["parameters"] == sum(p.numel() for p in net.parameters())
-    assert doc["details"]["architectures"] == ["BertForSequenceClassification"]
-    config_file = tmp_path / "bert" / "config.json"
-    config_file.write_text(json.dumps({**json.loads(config_file.read_text()), "auto_map": {"AutoModel": "code.Net"}}))
-    assert set(status(checked(inspect(tmp_path / "bert"))).values()) == {"no"}
+    state = {"bert.embeddings.position_ids": torch.arange(8), "bert.pooler.dense.weight": torch.zeros(4, 4),
+             "classifier.weight": torch.zeros(2, 4), "classifier.bias": torch.zeros(2)}  # fmt: skip
+    config = {
+        "model_type": "bert",
+        "architectures": ["BertForSequenceClassification"],
+        "id2label": {"0": "a", "1": "b"},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    save_file(state, tmp_path / "model.safetensors")
+    doc = checked(inspect(tmp_path))
+    assert doc["format"] == "transformers" and doc["parameters"] == 16 + 8 + 2
+    assert doc["details"]["architectures"] == ["BertForSequenceClassification"] and doc["details"]["labels"] == 2
+    (tmp_path / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "code.Net"}}))
+    assert set(status(checked(inspect(tmp_path))).values()) == {"no"}
+    (tmp_path / "config.json").write_text("[1]")
+    with pytest.raises(InputError):
+        inspect(tmp_path)
 
 
 def test_bundle(tmp_path: Path) -> None:
@@ -315,20 +323,22 @@ def test_runtimes_that_cannot_say_why_and_what_to_do(tmp_path: Path, kind: str, 
     assert doc["runtimes"]["torchscript"]["status"] == "yes"
 
 
-def test_operators_of_another_library_are_refused_by_mobile_torchscript(tmp_path: Path) -> None:
+def test_operators_of_another_library_are_refused(tmp_path: Path) -> None:
     import torchvision
 
-    class Detector(nn.Module):
-        def forward(self, boxes: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            return torchvision.ops.nms(boxes, scores, 0.5)
+    class Pooled(nn.Module):
+        def forward(self, x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+            return torchvision.ops.roi_align(x, [boxes], (2, 2))
 
-    program = torch.export.export(Detector(), (torch.rand(4, 4), torch.rand(4)))
-    torch.export.save(program, tmp_path / "nms.pt2")
-    doc = checked(inspect(tmp_path / "nms.pt2"))
+    program = torch.export.export(Pooled(), (torch.rand(1, 3, 8, 8), torch.tensor([[0.0, 0, 4, 4]])))
+    torch.export.save(program, tmp_path / "pooled.pt2")
+    doc = checked(inspect(tmp_path / "pooled.pt2"))
     assert doc["runtimes"]["executorch"]["status"] == doc["runtimes"]["torchscript"]["status"] == "no"
-    assert "torchvision" in doc["runtimes"]["torchscript"]["why"]
+    assert "torchvision.roi_align" in doc["runtimes"]["executorch"]["why"]
+    assert "torchvision_ops" in doc["runtimes"]["torchscript"]["fix"]
 
 
+@pytest.mark.slow
 def test_a_custom_operator_still_gives_a_description(tmp_path: Path) -> None:
     code = """
 import torch, sys
