@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -62,11 +63,15 @@ def torch_types(torch: Any) -> dict[str, Any]:
 
 
 def source_line(node: torch.fx.Node | None) -> str:
-    """``" at net.py:12"``: the user's line that a node came from, or nothing."""
+    """``" at net.py:12"``: the user's line that a node came from, or nothing.
+
+    Libraries' own frames are passed over, and only the file's name is given: messages go into reports, which must not
+    depend on the folder.
+    """
     trace = node.meta.get("stack_trace") if node is not None else None
-    lines = [line.strip() for line in (trace or "").splitlines() if line.strip().startswith("File ")]
-    if not lines:
+    frames = [line.strip() for line in (trace or "").splitlines() if line.strip().startswith("File ")]
+    own = [frame for frame in frames if "site-packages" not in frame] or frames
+    if not own:
         return ""
-    parts = lines[-1].split('"')
-    number = lines[-1].partition("line ")[2].partition(",")[0]
-    return f" at {parts[1] if len(parts) > 1 else '?'}:{number}"
+    name = PurePath(own[-1].split('"')[1]).name if '"' in own[-1] else "?"
+    return f" at {name}:{own[-1].partition('line ')[2].partition(',')[0]}"
