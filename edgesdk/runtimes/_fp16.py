@@ -281,13 +281,13 @@ def _mixed(module: torch.fx.GraphModule, stay: set[torch.fx.Node]) -> Any:
     class Mixed(torch.fx.Interpreter):
         def __init__(self) -> None:
             super().__init__(module, garbage_collect_values=False)
-            self.calls = _Calls(self.env, stay)
+            self.calls = _Calls(stay)
 
         def run_node(self, n: torch.fx.Node) -> Any:
             if n.op != "call_function":
                 return super().run_node(n)
             with torch.fx.traceback.set_current_meta(n):
-                return self.calls.call(n)
+                return self.calls.call(n, self.env)
 
     return Mixed()
 
@@ -295,14 +295,16 @@ def _mixed(module: torch.fx.GraphModule, stay: set[torch.fx.Node]) -> Any:
 class _Calls:
     """Calls operators with their arguments cast to the precision they are computed in; each value is cast once."""
 
-    def __init__(self, values: Mapping[torch.fx.Node, Any], stay: set[torch.fx.Node]) -> None:
+    def __init__(self, stay: set[torch.fx.Node]) -> None:
         import torch
 
         self.half, self.single = torch.float16, torch.float32
-        self.values, self.stay = values, stay
+        self.stay = stay
+        self.values: Mapping[torch.fx.Node, Any] = {}
         self.casts: dict[tuple[torch.fx.Node, torch.dtype], Any] = {}
 
-    def call(self, node: torch.fx.Node) -> Any:
+    def call(self, node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
+        self.values = values
         target: Any = node.target
         place, writes = _view_or_write(node)
         if place is not None and not writes:  # a view shares memory: casting its source would break that
