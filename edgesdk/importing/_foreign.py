@@ -17,6 +17,7 @@ _CONVERT_TF = "Convert it to ONNX first (tf2onnx converts TensorFlow and TFLite 
 # (offset, bytes, what it is, what to do)
 _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
     (4, b"TFL3", "a TensorFlow Lite model", _CONVERT_TF),
+    (0, b"\x08\x01\x12", "probably a TensorFlow SavedModel", _CONVERT_TF),
     (0, b"GGUF", "a GGUF language model of llama.cpp", "Use the original Hugging Face folder with safetensors."),
     (0, b"ggml", "an old ggml model", "Use the original PyTorch weights."),
     (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file, probably a Keras model", _CONVERT_TF),

@@ -44,7 +44,10 @@ _TASKS: Final = {
     "ForCTC": ("AutoModelForCTC", "automatic-speech-recognition"),
     "EncoderModel": ("AutoModelForTextEncoding", "feature-extraction"),
 }
-_LABELLED: Final = ("image-classification", "text-classification", "audio-classification")
+_LABELLED: Final = (
+    "image-classification", "text-classification", "audio-classification", "token-classification",
+    "image-segmentation", "object-detection",
+)  # fmt: skip
 # Outputs by name, in this order, as far as the model gives them; caches, hidden states and attentions are left out.
 _OUTPUTS: Final = (
     "logits", "start_logits", "end_logits", "pred_boxes", "predicted_depth", "last_hidden_state", "pooler_output",

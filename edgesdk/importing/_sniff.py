@@ -202,7 +202,9 @@ def classify(path: Path, found: Scan) -> str:
     if isinstance(top, Node) and top.is_dict:
         if _LIGHTNING_KEY in top.mapping() and "state_dict" in top.mapping():
             return "lightning"
-        if any(tensor_keys(node) for _, node in walk_dicts(top)):
+        tables = [tensor_keys(node) for _, node in walk_dicts(top)]
+        # A few tensors beside a whole module (anchors, class weights) are not the weights.
+        if any("." in key for keys in tables for key in keys) or (any(tables) and not find_module(top)):
             return "state_dict"
     if find_module(top) or found.dangerous:
         return "pickled_module"

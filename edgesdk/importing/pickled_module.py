@@ -100,6 +100,8 @@ def _code_file(arch: str | None) -> Path | None:
     if not arch:
         return None
     name = arch if arch.endswith(".py") else arch.rpartition(":")[0]
+    if not name.endswith(".py"):  # a library's architecture, or a package: importable as it is
+        return None
     path = Path(name).expanduser()
     if not path.is_file():
         from edgesdk.importing._locate import missing

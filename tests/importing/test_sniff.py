@@ -43,6 +43,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.save({"epoch": 3, "model": module}, root / "pickled_module_inside.bin")
     torch.save(module, root / "pickled_module_legacy.bin", _use_new_zipfile_serialization=False)
     torch.save({"pytorch-lightning_version": "2.5", "state_dict": module.state_dict()}, root / "lightning.bin")
+    torch.save({"ema": module, "anchors": torch.zeros(3)}, root / "pickled_module_and_tensor.bin")
+    torch.save({"model": module.state_dict(), "teacher": module}, root / "state_dict_and_module.bin")
     torch.save({"model": module.state_dict(), "epoch": 1}, root / "state_dict_nested.bin")
     torch.onnx.export(module, (image,), root / "onnx.bin", dynamo=False)
     (root / "executorch.bin").write_bytes(b"\x1c\0\0\0ET12" + bytes(100))
@@ -58,7 +60,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("exported_program", "exported_program"), ("torchscript", "torchscript"), ("torchscript_lite", "torchscript_lite"),
         ("state_dict", "state_dict"), ("state_dict_legacy", "state_dict"), ("state_dict_safetensors", "state_dict"),
-        ("state_dict_nested", "state_dict"), ("pickled_module", "pickled_module"),
+        ("state_dict_nested", "state_dict"), ("pickled_module_and_tensor", "pickled_module"),
+        ("state_dict_and_module", "state_dict"), ("pickled_module", "pickled_module"),
         ("pickled_module_inside", "pickled_module"), ("pickled_module_legacy", "pickled_module"),
         ("lightning", "lightning"), ("onnx", "onnx"), ("executorch", "executorch"), ("ort", "ort"), ("edge", "edge"),
     ],
