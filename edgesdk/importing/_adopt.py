@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Dim, Size, TensorSpec, Warn
 from edgesdk.errors import InputError, UnsupportedError, UsageError, nearest
+from edgesdk.importing._capture import capture, quiet
 from edgesdk.importing._dynamic import bounds, user_nodes
 from edgesdk.importing._inputs import dtype_name
 from edgesdk.importing._names import name_outputs, unique
+from edgesdk.importing._state import Snapshot
 
 if TYPE_CHECKING:
+    import torch
     from torch.export import ExportedProgram
 
+_LOG = logging.getLogger(__name__)
 _NO_BOUND = 2**31
 
 
@@ -32,12 +37,13 @@ def on_cpu(ep: ExportedProgram) -> ExportedProgram:
     return move_to_device_pass(ep, "cpu")
 
 
-def only_tensor_inputs(ep: ExportedProgram) -> ExportedProgram:
-    """The program without inputs and outputs that are constants (``forward(x, None, 3)``).
+def plain(ep: ExportedProgram) -> tuple[ExportedProgram, list[Warn]]:
+    """The program without constant inputs and outputs (``forward(x, None, 3)``), and without half precision.
 
     Raises:
         UnsupportedError: an input is a number that changes from call to call.
     """
+    import torch
     from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
     signature = ep.graph_signature
@@ -51,18 +57,49 @@ def only_tensor_inputs(ep: ExportedProgram) -> ExportedProgram:
             why="A file on a phone takes tensors.",
             fix="Export with a constant, or with a tensor of one element in its place.",
         )
-    if all(isinstance(a, TensorArgument) for a in (*given, *made)):
-        return ep
-    return _without_constants(ep, given)
+    stores = (*ep.state_dict.values(), *ep.constants.values())
+    halves = sorted({str(t.dtype)[6:] for t in stores if isinstance(t, torch.Tensor) and t.dtype in _halves()})
+    if not halves and all(isinstance(a, TensorArgument) for a in (*given, *made)):
+        return ep, []
+    text = f"The model's {' and '.join(halves)} weights were widened to float32; --quantize fp16 stores them in half."
+    return _again(ep, given), [Warn("half_to_float32", text)] if halves else []
 
 
-def _without_constants(ep: ExportedProgram, given: Sequence[Any]) -> ExportedProgram:
-    """Export once more, the constants bound inside, outputs that are tensors only."""
+def _halves() -> tuple[torch.dtype, ...]:
+    import torch
+
+    return (torch.float16, torch.bfloat16)
+
+
+def _widened(ep: ExportedProgram) -> Any:
+    """The program's graph module with float32 in place of half precision, weights and casts alike."""
+    import torch
+
+    module = ep.module(check_guards=False)
+
+    def wide(value: Any) -> Any:
+        return torch.float32 if isinstance(value, torch.dtype) and value in _halves() else value
+
+    for graph_module in (m for m in module.modules() if isinstance(m, torch.fx.GraphModule)):
+        for node in graph_module.graph.nodes:
+            node.args = torch.fx.node.map_aggregate(node.args, wide)
+            node.kwargs = torch.fx.node.map_aggregate(node.kwargs, wide)
+        graph_module.recompile()
+    for layer in module.modules():
+        for key, parameter in layer._parameters.items():
+            if parameter is not None and parameter.dtype in _halves():
+                layer._parameters[key] = torch.nn.Parameter(parameter.detach().float(), requires_grad=False)
+        for store in (layer._buffers, vars(layer)):
+            changed = {k: v.float() for k, v in store.items() if isinstance(v, torch.Tensor) and v.dtype in _halves()}
+            store.update(changed)
+    return module
+
+
+def _again(ep: ExportedProgram, given: Sequence[Any]) -> ExportedProgram:
+    """Export once more: constants bound inside, outputs that are tensors only, floats in float32."""
     import torch
     from torch.export.graph_signature import TensorArgument
     from torch.utils import _pytree as pytree
-
-    from edgesdk.importing._capture import capture
 
     names = argument_names(ep)
     slots = [None if isinstance(a, TensorArgument) else a for a in given]
@@ -70,7 +107,7 @@ def _without_constants(ep: ExportedProgram, given: Sequence[Any]) -> ExportedPro
     nodes = {n.name: n for n in ep.graph.nodes}
     values = [nodes[a.name].meta["val"] for a in given if isinstance(a, TensorArgument)]
     made = unique([n for n, _ in name_outputs(_output_tree(ep))])
-    inner = ep.module(check_guards=False)
+    inner = _widened(ep)
     in_spec = ep.call_spec.in_spec
 
     class Bound(torch.nn.Module):
@@ -85,11 +122,23 @@ def _without_constants(ep: ExportedProgram, given: Sequence[Any]) -> ExportedPro
             pairs = name_outputs(self.model(*args, **kwargs))
             return dict(zip(made, (t for _, t in pairs if isinstance(t, torch.Tensor)), strict=True))
 
-    hints = [tuple(d if isinstance(d, int) else int(d.node.hint) for d in v.shape) for v in values]
-    feed = {n: torch.zeros(s, dtype=v.dtype) for n, s, v in zip(kept, hints, values, strict=True)}
-    auto = torch.export.Dim.AUTO
-    shapes = {n: {i: auto for i, d in enumerate(v.shape) if not isinstance(d, int)} for n, v in zip(kept, values, strict=True)}  # fmt: skip
+    sizes = [[d if isinstance(d, int) else int(d.node.hint) for d in v.shape] for v in values]
+    kinds = [torch.float32 if v.dtype in _halves() else v.dtype for v in values]
+    feed = {n: torch.zeros(s, dtype=k) for n, s, k in zip(kept, sizes, kinds, strict=True)}
+    shapes = {n: _auto(ep, v) for n, v in zip(kept, values, strict=True)}
     return capture(Bound(), (feed,), {}, (shapes,))
+
+
+def _auto(ep: ExportedProgram, value: Any) -> dict[int, Any]:
+    """The dynamic dimensions of an input with the ranges that they have."""
+    from torch.export import Dim as TorchDim
+
+    found = {}
+    for i, d in enumerate(value.shape):
+        if not isinstance(d, int):
+            low, high = bounds(ep, d.node.expr)
+            found[i] = TorchDim.AUTO(min=max(low, 1), max=high) if high < _NO_BOUND else TorchDim.AUTO(min=max(low, 1))
+    return found
 
 
 def argument_names(ep: ExportedProgram) -> list[str]:
@@ -164,15 +213,16 @@ def read_specs(ep: ExportedProgram, asked: Sequence[TensorSpec]) -> tuple[tuple[
                 "unknown_input", f"The program has no input '{name}'.",
                 why=nearest(name, names), fix="Name one of its inputs in --input, or leave --input out.",
             )  # fmt: skip
+    takes_one = _takes_one(ep)
     specs = []
     for name, node in zip(names, user_nodes(ep), strict=True):
         value = node.meta["val"]
-        own = TensorSpec(name, dtype_name(value.dtype), _own_shape(ep, value))
+        own = TensorSpec(name, dtype_name(value.dtype), _own_shape(ep, value, takes_one))
         specs.append(_narrowed(own, said[name]) if name in said else _bounded(own, ep, node, warnings))
     return tuple(specs), warnings
 
 
-def _own_shape(ep: ExportedProgram, value: Any) -> tuple[Size, ...]:
+def _own_shape(ep: ExportedProgram, value: Any, takes_one: bool) -> tuple[Size, ...]:
     shape: list[Size] = []
     for size in value.shape:
         if isinstance(size, int):
@@ -187,8 +237,41 @@ def _own_shape(ep: ExportedProgram, value: Any) -> tuple[Size, ...]:
                 why="A range in a manifest holds every size between its ends.",
                 fix="Export the program with that dimension fixed, or independent of the others.",
             )
-        shape.append(Dim(1 if low <= 2 else low, min(high, _NO_BOUND), str(expr)))
+        least = max(low, 1) if low != 2 or not takes_one else 1
+        shape.append(Dim(least, min(high, _NO_BOUND), str(expr)))
     return tuple(shape)
+
+
+def _takes_one(ep: ExportedProgram) -> bool:
+    """Whether the program runs with 1 in every dimension that is said to begin at 2.
+
+    torch writes 2 for "dynamic" as well as for a least size of 2; only the latter is guarded.
+    """
+    import torch
+    from torch.utils import _pytree as pytree
+
+    def size(d: Any) -> int:
+        if isinstance(d, int):
+            return d
+        low, _ = bounds(ep, d.node.expr)
+        return 1 if low <= 2 else low
+
+    values = [n.meta["val"] for n in user_nodes(ep)]
+    if all(isinstance(d, int) or bounds(ep, d.node.expr)[0] != 2 for v in values for d in v.shape):
+        return False
+    feed = [torch.zeros([size(d) for d in v.shape], dtype=v.dtype) for v in values]
+    args, kwargs = pytree.tree_unflatten(feed, ep.call_spec.in_spec)
+    module = ep.module()
+    before = Snapshot(module)
+    try:
+        with quiet(), torch.no_grad():
+            found = module(*args, **kwargs)
+    except Exception as exc:  # a guard, or an operator at that size
+        _LOG.debug("the program refuses size 1", exc_info=exc)
+        return False
+    finally:
+        before.restore_buffers()
+    return all(bool(torch.isfinite(t).all()) for _, t in name_outputs(found) if isinstance(t, torch.Tensor))
 
 
 def _narrowed(own: TensorSpec, said: TensorSpec) -> TensorSpec:
@@ -204,7 +287,7 @@ def _narrowed(own: TensorSpec, said: TensorSpec) -> TensorSpec:
         elif low < mine.min or high > mine.max:
             raise _contradiction(own, said)
         else:
-            shape.append(replace(mine, min=low, max=high) if high > low else Dim(low, high, mine.symbol))
+            shape.append(replace(mine, min=low, max=high) if high > low else low)
     return replace(own, shape=tuple(shape))
 
 

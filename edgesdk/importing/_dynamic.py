@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ def size_plans(specs: Sequence[TensorSpec], taken: frozenset[int]) -> Iterator[d
     Sizes are at least 2 (torch takes 1 for a constant) and, where the range has room, unlike each other and unlike
     the ``taken`` sizes of weights, so that no size is right by accident (E-02).
     """
-    keys = (
+    keys: tuple[Callable[[Axis, Dim], Any], ...] = (
         lambda axis, d: d.symbol or axis,
         lambda axis, d: d.symbol or axis[1],
         lambda axis, d: d.symbol or (d.min, d.max),
@@ -64,8 +64,9 @@ def other_plans(specs: Sequence[TensorSpec], used: Mapping[Axis, int]) -> list[d
 
     Dimensions that share a symbol keep one size.
     """
-    plans = []
-    for wish in (lambda d, n: d.min, lambda d, n: min(d.max, n + 1 + (n > 8))):
+    plans: list[dict[Axis, int]] = []
+    wishes: tuple[Callable[[Dim, int], int], ...] = (lambda d, n: d.min, lambda d, n: min(d.max, n + 1 + (n > 8)))
+    for wish in wishes:
         sizes: dict[Any, int] = {}
         plan = {axis: sizes.setdefault(d.symbol or axis, wish(d, used[axis])) for axis, d in axes(specs)}
         if plan and plan != dict(used) and plan not in plans:
@@ -161,7 +162,7 @@ def user_outputs(program: ExportedProgram) -> list[Any]:
 
     nodes = program.graph.output_node().args[0]
     specs = program.graph_signature.output_specs
-    pairs: Any = zip(nodes, specs, strict=True)  # type: ignore[arg-type]
+    pairs: Any = zip(nodes, specs, strict=True)
     return [getattr(n, "meta", {}).get("val", n) for n, s in pairs if s.kind is OutputKind.USER_OUTPUT]
 
 
@@ -215,8 +216,10 @@ def widen_to_one(program: ExportedProgram, specs: Sequence[TensorSpec]) -> None:
     constraints = program._range_constraints
     for spec, node in zip(specs, user_nodes(program), strict=True):
         for asked, got in zip(spec.shape or (), node.meta["val"].shape, strict=True):
-            if isinstance(asked, Dim) and not isinstance(got, int):
-                constraints[_expr(got)] = ValueRanges(asked.min, asked.max)
+            if isinstance(got, int) or not _expr(got).is_Symbol:
+                continue
+            low, high = (asked, asked) if isinstance(asked, int) else (asked.min, asked.max)
+            constraints[_expr(got)] = ValueRanges(low, high)
 
 
 def output_shape(program: ExportedProgram, value: Any, name: str) -> tuple[Size, ...]:

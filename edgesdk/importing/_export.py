@@ -13,8 +13,19 @@ from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._capture import capture, why_pinned
 from edgesdk.importing._check import check_program, is_stateful, state_lost
 from edgesdk.importing._dynamic import (
-    Axis, axes, broken_guard, dimension_refused, dynamic_dims, output_shape, pinned, read_inputs, single_sizes, size_plans, taken_sizes,
-    user_outputs, widen_to_one,
+    Axis,
+    axes,
+    broken_guard,
+    dimension_refused,
+    dynamic_dims,
+    output_shape,
+    pinned,
+    read_inputs,
+    single_sizes,
+    size_plans,
+    taken_sizes,
+    user_outputs,
+    widen_to_one,
 )  # fmt: skip
 from edgesdk.importing._flat import flat_module, flat_program, only_tensors
 from edgesdk.importing._inference_form import to_inference
@@ -115,10 +126,11 @@ def adopt_program(ep: ExportedProgram, located: Located, options: ImportOptions)
         InputError: ``--input`` contradicts the program.
         UnsupportedError: inputs that are no tensors, or answers that chance decides.
     """
-    ep = _adopt.on_cpu(_adopt.only_tensor_inputs(ep))
+    ep, widened = _adopt.plain(_adopt.on_cpu(ep))
+    changed = to_inference(ep)
     inputs, warnings = _adopt.read_specs(ep, options.inputs)
+    warnings = [*widened, *changed, *warnings]
     widen_to_one(ep, inputs)
-    warnings += to_inference(ep)
     model = describe(ep, inputs, _adopt.output_names(ep), located.source)
     model = replace(model, module=flat_program(ep))
     sizes = next(size_plans(inputs, frozenset()), {})

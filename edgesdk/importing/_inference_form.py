@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Warn
-from edgesdk.importing._translate import show_line, _FROM_TEXT  # fmt: skip
+from edgesdk.importing._translate import FRAME, show_line
 
 if TYPE_CHECKING:
+    import torch
     from torch.export import ExportedProgram
     from torch.fx import GraphModule, Node
 
@@ -32,7 +33,7 @@ def to_inference(program: ExportedProgram) -> list[Warn]:
         _contiguous(graph_module)
     if changed:
         _drop_dead_state(program)
-        program.graph_module.graph.eliminate_dead_code(_impure)
+        program.graph_module.graph.eliminate_dead_code()
         for graph_module in graphs(program.graph_module):
             graph_module.recompile()
         program._validate()  # type: ignore[no-untyped-call]
@@ -55,12 +56,14 @@ def place(node: Node) -> str:
     """``layer 'blocks.3.drop'`` or ``net.py:25: x = F.dropout(x)``, and the operator."""
     import torch
 
-    frames = [(m[1], int(m[2])) for m in _FROM_TEXT.finditer(node.meta.get("stack_trace") or "")]
+    frames = [(m[1], int(m[2])) for m in FRAME.finditer(node.meta.get("stack_trace") or "")]
     line = show_line(frames)
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = stack[-1][0].removeprefix("L['self'].") if stack else ""
     target = node.target
-    name = target.name().removesuffix(".default") if isinstance(target, torch._ops.OpOverload) else str(target)
+    name = (
+        str(target._schema.name).removesuffix(".default") if isinstance(target, torch._ops.OpOverload) else str(target)
+    )
     if line and "site-packages" not in line:
         return f"{name} ({line})"
     return f"{name} (layer '{path}')" if path else f"{name} ({line})" if line else name
@@ -231,11 +234,6 @@ def _base(node: Node) -> Node:
     return node
 
 
-def _impure(node: Node) -> bool:
-    """What dead-code elimination must keep: writes to memory, assertions, random state and graph borders."""
-    return node.is_impure()
-
-
 def _drop_dead_state(program: ExportedProgram) -> None:
     """Counters of batches and old statistics: state that only training would have changed."""
     from torch.export.graph_signature import OutputKind
@@ -247,14 +245,23 @@ def _drop_dead_state(program: ExportedProgram) -> None:
             graph.erase_node(node)
     specs = program.graph_signature.output_specs
     output = graph.output_node()
+    given: Any = output.args[0]
     kept: Any = [
         (value, spec)
-        for value, spec in zip(output.args[0], specs, strict=True)  # type: ignore[arg-type]
+        for value, spec in zip(given, specs, strict=True)
         if spec.kind is not OutputKind.BUFFER_MUTATION or not _is_same(program, value, spec)
     ]
-    if len(kept) != len(specs):
-        output.args = (tuple(value for value, _ in kept),)
-        program.graph_signature.output_specs[:] = [spec for _, spec in kept]
+    output.args = (tuple(value for value, _ in kept),)
+    program.graph_signature.output_specs[:] = [_renamed(value, spec) for value, spec in kept]
+
+
+def _renamed(value: Any, spec: Any) -> Any:
+    """The signature's entry for an output that another operator makes now."""
+    from torch.export.graph_signature import OutputSpec, TensorArgument
+
+    if not isinstance(spec.arg, TensorArgument) or spec.arg.name == getattr(value, "name", spec.arg.name):
+        return spec
+    return OutputSpec(spec.kind, TensorArgument(value.name), spec.target)
 
 
 def _is_same(program: ExportedProgram, value: Any, spec: Any) -> bool:
@@ -265,9 +272,6 @@ def _is_same(program: ExportedProgram, value: Any, spec: Any) -> bool:
         return True
     source = next((n for n in program.graph.nodes if n.name == name), None)
     return source is not None and set(source.users) == {value} and len(value.users) == 1
-
-
-Predicate = Callable[["Node"], bool]
 
 
 def random_ops(program: ExportedProgram) -> list[Node]:
@@ -292,5 +296,5 @@ def _quiet(node: Node) -> bool:
         if argument.name in _FLAGS and value is False:
             return True
         if argument.name == "dropout_p":
-            return value == 0.0
+            return bool(value == 0.0)
     return False

@@ -20,10 +20,49 @@ _UNKNOWN: Range = (0, 2)
 
 # Values pass these unchanged.
 _SAME = frozenset(
-    "view reshape unsqueeze squeeze permute transpose t expand contiguous clone alias detach slice select narrow flatten "
-    "unflatten cat stack repeat movedim to _to_copy type_as lift_fresh_copy lift_fresh alias_copy view_copy expand_copy "
-    "unsqueeze_copy slice_copy select_copy split chunk unbind pad constant_pad_nd roll flip index_put "
-    "_assert_tensor_metadata".split()
+    [
+        "view",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "permute",
+        "transpose",
+        "t",
+        "expand",
+        "contiguous",
+        "clone",
+        "alias",
+        "detach",
+        "slice",
+        "select",
+        "narrow",
+        "flatten",
+        "unflatten",
+        "cat",
+        "stack",
+        "repeat",
+        "movedim",
+        "to",
+        "_to_copy",
+        "type_as",
+        "lift_fresh_copy",
+        "lift_fresh",
+        "alias_copy",
+        "view_copy",
+        "expand_copy",
+        "unsqueeze_copy",
+        "slice_copy",
+        "select_copy",
+        "split",
+        "chunk",
+        "unbind",
+        "pad",
+        "constant_pad_nd",
+        "roll",
+        "flip",
+        "index_put",
+        "_assert_tensor_metadata",
+    ]
 )
 # (operator, argument holding the indices, argument holding the table, argument holding the dimension or its number)
 _TABLES: Mapping[str, tuple[int, int, int | None]] = {
@@ -34,7 +73,22 @@ _TABLES: Mapping[str, tuple[int, int, int | None]] = {
     "gather": (2, 0, 1),
     "take_along_dim": (1, 0, 2),
 }
-_COMPARE = frozenset("eq ne gt ge lt le where masked_fill logical_and logical_not logical_or bitwise_and".split())
+_COMPARE = frozenset(
+    [
+        "eq",
+        "ne",
+        "gt",
+        "ge",
+        "lt",
+        "le",
+        "where",
+        "masked_fill",
+        "logical_and",
+        "logical_not",
+        "logical_or",
+        "bitwise_and",
+    ]
+)
 
 
 def int_ranges(program: ExportedProgram, specs: tuple[TensorSpec, ...]) -> dict[str, Range]:

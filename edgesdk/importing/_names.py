@@ -43,8 +43,9 @@ def _children(value: Any) -> list[tuple[str, Any]] | None:
     """Named children in the order in which torch's pytree flattens them; None for a leaf."""
     if isinstance(value, Mapping):
         return [(str(k), v) for k, v in value.items()]
-    if hasattr(value, "_fields") and isinstance(value, tuple):
-        return [(str(k), getattr(value, k)) for k in value._fields]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        fields: tuple[str, ...] = getattr(value, "_fields", ())
+        return [(k, getattr(value, k)) for k in fields]
     if isinstance(value, (tuple, list)):
         return [(str(i), v) for i, v in enumerate(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

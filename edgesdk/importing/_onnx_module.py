@@ -94,7 +94,7 @@ def _read_graph(proto: Any, opset: int, outer: dict[str, Const]) -> Graph:
     return Graph(inputs, tuple(v.name for v in proto.output), constants, tuple(steps))
 
 
-_FOLDED = frozenset("Unsqueeze Squeeze Transpose Concat Reshape Slice Cast Identity Neg".split())
+_FOLDED = frozenset(["Unsqueeze", "Squeeze", "Transpose", "Concat", "Reshape", "Slice", "Cast", "Identity", "Neg"])
 """Operators that exporters leave between a weight and the layer that uses it."""
 
 

@@ -10,7 +10,9 @@ import numpy as np
 from edgesdk.artifacts import TensorSpec
 
 Range = tuple[int, int]
-_SAME = frozenset("Cast Reshape Unsqueeze Squeeze Identity Transpose Flatten Expand Slice Concat Tile".split())
+_SAME = frozenset(
+    ["Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Transpose", "Flatten", "Expand", "Slice", "Concat", "Tile"]
+)
 
 
 def graph_ranges(proto: Any, specs: Sequence[TensorSpec]) -> dict[str, Range]:
@@ -20,7 +22,7 @@ def graph_ranges(proto: Any, specs: Sequence[TensorSpec]) -> dict[str, Range]:
     arrays = {t.name: t for t in proto.graph.initializer}
     for node in proto.graph.node:
         if node.op_type == "Constant":
-            arrays.update({node.output[0]: a.t for a in node.attribute if a.name == "value"})
+            arrays.update((node.output[0], a.t) for a in node.attribute if a.name == "value")
 
     def constant(name: str) -> np.ndarray[Any, Any] | None:
         return numpy_helper.to_array(arrays[name]) if name in arrays else None

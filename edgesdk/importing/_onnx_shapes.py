@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from edgesdk.importing._onnx_ops import (
-    Node, OnnxOperatorError, Value, axes_of, host, ints, known, light, operator, pick, tensor,
+    Node,
+    OnnxOperatorError,
+    Value,
+    axes_of,
+    host,
+    ints,
+    known,
+    light,
+    operator,
+    pick,
+    tensor,
 )  # fmt: skip
 
 

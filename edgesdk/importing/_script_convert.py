@@ -113,7 +113,8 @@ def _unoptimized(module: nn.Module, feed: Sequence[Any]) -> list[torch.Tensor]:
     """Call without the profiling executor, which would compile kernels for a few calls."""
     import torch
 
-    with torch.jit.optimized_execution(False):
+    jit: Any = torch.jit
+    with jit.optimized_execution(False):
         return seeded(_face(module), feed)
 
 
@@ -174,7 +175,8 @@ def _run_fresh(script: Script, sizes: dict[Axis, int]) -> Any:
 
     module = copy.deepcopy(script.module)
     try:
-        with torch.jit.optimized_execution(False):
+        jit: Any = torch.jit
+        with jit.optimized_execution(False):
             return call_seeded(flat_face(module, script.call), examples(script.call.specs, sizes, 0))
     except Exception as exc:  # TorchScript reports what its code raised in a class of its own
         fed = ", ".join(map(str, script.call.specs))

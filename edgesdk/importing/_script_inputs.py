@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 _SCALARS = ("IntType", "FloatType", "BoolType")
 
 
+def arguments_of(script: torch.jit.ScriptModule) -> list[Any]:
+    """The schema's arguments of ``forward()``, ``self`` first."""
+    method: Any = script.forward
+    return list(method.schema.arguments)
+
+
 def parameters_of(script: torch.jit.ScriptModule) -> list[inspect.Parameter]:
     """Parameters of ``forward()`` without ``self``; lists are annotated as such.
 
@@ -24,7 +30,7 @@ def parameters_of(script: torch.jit.ScriptModule) -> list[inspect.Parameter]:
         UnsupportedError: a parameter can't hold tensors or a number (``List[str]``).
     """
     found = []
-    for argument in script.forward.schema.arguments[1:]:  # type: ignore[union-attr]
+    for argument in arguments_of(script)[1:]:
         kind = argument.type.kind()
         inner = argument.type.annotation_str
         if kind not in _SCALARS and "Tensor" not in inner and not argument.has_default_value():
@@ -73,9 +79,10 @@ def fix_scalars(
 def _suggested(script: torch.jit.ScriptModule, name: str, kind: str) -> Any:
     import torch
 
-    graph = script.forward.graph.copy()  # type: ignore[union-attr]
+    method: Any = script.forward
+    graph = method.graph.copy()
     torch._C._jit_pass_inline(graph)
-    place = [a.name for a in script.forward.schema.arguments].index(name)  # type: ignore[union-attr]
+    place = [a.name for a in arguments_of(script)].index(name)
     value = list(graph.inputs())[place]
     for use in _comparisons(value):
         for other in use.inputs():
@@ -105,7 +112,7 @@ def _bound(
 
     graph = torch.fx.Graph()
     given: dict[str, Any] = {p.name: graph.placeholder(p.name, _type(p), _default(p)) for p in kept}
-    order = [a.name for a in script.forward.schema.arguments[1:]]  # type: ignore[union-attr]
+    order = [a.name for a in arguments_of(script)[1:]]
     named = {n: v for n, v in {**given, **values}.items() if n in order}
     graph.output(graph.call_module("model", (), named))
     root = torch.nn.Module()
@@ -133,10 +140,8 @@ def recorded_inputs(script: torch.jit.ScriptModule, parameters: Sequence[inspect
     """Specs of the tensors that ``torch.jit.trace`` was given, which it stores in the module; empty without them."""
     import torch
 
-    if not isinstance(script, torch.jit.RecursiveScriptModule):
-        return ()
     traced = script._c._retrieve_traced_inputs()
-    stored = traced["forward"] if "forward" in traced else ()
+    stored = dict(traced.items()).get("forward", ())
     if len(stored) > len(parameters) or not all(isinstance(v, torch.Tensor) for v in stored):
         return ()
     pairs = zip(parameters, stored, strict=False)

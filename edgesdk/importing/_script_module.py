@@ -62,7 +62,8 @@ def interpreted(script: torch.jit.ScriptModule, parameters: Sequence[inspect.Par
     """
     import torch
 
-    graph = script.forward.graph.copy()  # type: ignore[union-attr]
+    method: Any = script.forward
+    graph = method.graph.copy()
     torch._C._jit_pass_inline(graph)
 
     class Holder(torch.nn.Module):

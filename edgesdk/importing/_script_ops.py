@@ -67,8 +67,7 @@ def _typed(name: str, value: Any) -> Any:
 class _Dtypes:
     """c10::ScalarType's numbers."""
 
-    names = ("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 "
-             "qint32 bfloat16").split()  # fmt: skip
+    names = ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64", "complex128", "bool", "qint8", "quint8", "qint32", "bfloat16"]  # fmt: skip
 
     def __getitem__(self, number: int) -> Any:
         return getattr(_ops(), self.names[number])
@@ -96,6 +95,11 @@ def _append(items: list[Any], value: Any) -> list[Any]:
 
 def _extend(items: list[Any], more: Sequence[Any]) -> None:
     items.extend(more)
+
+
+def _join(items: list[Any], more: Sequence[Any]) -> list[Any]:
+    items.extend(more)
+    return items
 
 
 def _delete(items: Any, key: Any) -> None:
@@ -171,7 +175,7 @@ ON_TENSORS: Mapping[str, Callable[..., Any]] = {
     "aten::__is__": operator.is_, "aten::__isnot__": operator.is_not, "aten::stride": lambda x: list(x.stride()),
     "aten::append": _append, "aten::extend": _extend, "aten::__getitem__": operator.getitem, "aten::insert": list.insert,
     "aten::_set_item": _set_item, "aten::list": list, "aten::pop": lambda items, *at: items.pop(*at),
-    "aten::add_": lambda a, b, *s: a.extend(b) or a if isinstance(a, list) else _ops().ops.aten.add_(a, b, *s),
+    "aten::add_": lambda a, b, *s: _join(a, b) if isinstance(a, list) else a.add_(b, alpha=s[0] if s else 1),
     "aten::is_contiguous": lambda x: x.is_contiguous(), "aten::keys": lambda d: list(d.keys()),
     "aten::values": lambda d: list(d.values()), "aten::items": lambda d: list(d.items()),
     "aten::__contains__": operator.contains, "aten::get": lambda d, *key: d.get(*key), "aten::dict": lambda *a: dict(*a),

@@ -86,7 +86,7 @@ class Snapshot:
     def restore(self) -> None:
         layers = dict(self.module.named_modules())
         for name, kept in self.attributes.items():
-            held = vars(layers[name])
+            held = layers[name].__dict__
             for key in _attributes(layers[name]):
                 if key not in kept:
                     del held[key]
@@ -214,7 +214,11 @@ def alike(ones: Sequence[torch.Tensor], others: Sequence[torch.Tensor], toleranc
             return bool(torch.equal(one, other))
         finite = one[torch.isfinite(one)].abs()
         scale = float(finite.max()) if finite.numel() else 1.0
-        return bool(torch.allclose(one, other, rtol=tolerance, atol=max(tolerance * scale, 1e-6 if tolerance else 0.0), equal_nan=True))
+        return bool(
+            torch.allclose(
+                one, other, rtol=tolerance, atol=max(tolerance * scale, 1e-6 if tolerance else 0.0), equal_nan=True
+            )
+        )
 
     return len(ones) == len(others) and all(map(close, ones, others))
 

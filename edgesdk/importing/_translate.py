@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _OURS = str(Path(__file__).parents[1])
-_FROM_TEXT = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
+FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 
 # (pattern in the exception's type and text, code, why, fix): the first that matches tells the story.
 _STORIES: tuple[tuple[str, str, str, str], ...] = (
@@ -66,7 +66,7 @@ def user_line(exc: BaseException) -> str | None:
         if hasattr(link, "edgesdk_line"):
             return str(link.edgesdk_line)
     frames = [(f.filename, f.lineno or 0) for e in _chain(exc) for f in traceback.extract_tb(e.__traceback__)]
-    frames += [(m[1], int(m[2])) for m in _FROM_TEXT.finditer(str(exc)) if not m[1].startswith("code/__torch__")]
+    frames += [(m[1], int(m[2])) for m in FRAME.finditer(str(exc)) if not m[1].startswith("code/__torch__")]
     return show_line(frames)
 
 
