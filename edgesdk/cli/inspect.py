@@ -76,7 +76,8 @@ def show(console: Console, name: str, document: Mapping[str, Any], verbose: bool
         if not document[kind]:
             line(f"  {kind:<12}the file doesn't say")
     line(f"  parameters  {count(document['parameters'])}")
-    line(f"  work        {count(document['macs'])} multiply-accumulates per inference")
+    work = "unknown" if document["macs"] is None else f"{count(document['macs'])} multiply-accumulates per inference"
+    line(f"  work        {work}")
     operators = sorted(document["operators"].items(), key=lambda item: (-item[1], item[0]))
     if operators:
         shown = operators if verbose else operators[:_MOST]
