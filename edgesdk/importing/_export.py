@@ -12,6 +12,7 @@ from edgesdk.importing import _adopt
 from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._capture import capture, why_pinned
 from edgesdk.importing._check import check_program, is_stateful, state_lost
+from edgesdk.importing._detectors import at_head
 from edgesdk.importing._dynamic import (
     Axis,
     axes,
@@ -93,6 +94,8 @@ def export_module(
 
         return import_script(module, located, options, hint=hint)
     module, warnings = prepare(module)
+    module, cut = at_head(module)
+    warnings += cut
     trial = try_forward(module, match_inputs(module, options.inputs, hint.inputs))
     names, dropped = _outputs_of(trial.found)
     warnings += dropped
