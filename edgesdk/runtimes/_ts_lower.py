@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +38,9 @@ def lower(model: Model, config: LowerConfig) -> Lite:
         UsageError: the bytecode version doesn't exist.
     """
     if model.program is not None:
-        module, warnings = _from_program(model.program, config)
+        module, said = _from_program(model.program, config)
     elif model.script is not None:
-        module, warnings = _from_script(model.script, config), ()
+        module, said = _from_script(model.script, config), ()
     elif model.no_program is not None:
         raise model.no_program
     else:
@@ -47,7 +48,7 @@ def lower(model: Model, config: LowerConfig) -> Lite:
             "no_torchscript_from_onnx", "An ONNX file can't become TorchScript Lite.",
             why="There is no PyTorch graph to write.", fix="Use --runtime onnx, or package the PyTorch model.",
         )  # fmt: skip
-    return Lite(_ts_save.save(module, config.bytecode), warnings)
+    return Lite(_ts_save.save(module, config.bytecode), said)
 
 
 # -- exported programs ------------------------------------------------------------------------------------------------
@@ -169,7 +170,9 @@ def _from_script(script: torch.jit.ScriptModule, config: LowerConfig) -> Any:
     if config.rung != "full":
         return script._c
     try:
-        frozen = torch.jit.freeze(script)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that all of TorchScript is deprecated, our own warning says
+            frozen = torch.jit.freeze(script)
     except RuntimeError:  # freezing is an optimization; not every module can be frozen
         return script._c
     drop_no_grad(frozen.graph)
@@ -180,8 +183,10 @@ def drop_no_grad(graph: Any) -> None:
     """Take ``with torch.no_grad():`` out: inference records no gradients, and the Lite interpreter has no ``with``."""
     for enter in graph.findAllNodes("prim::Enter"):
         context = enter.inputsAt(0)
-        if not str(context.type()).endswith("grad_mode.no_grad"):
+        uses = [use.user for use in context.uses()]
+        known = {user.kind() for user in uses} <= {"prim::Enter", "prim::Exit", "prim::SetAttr"}
+        if not known or not str(context.type()).endswith("no_grad"):
             continue
-        for use in list(context.uses()):
-            if use.user.kind() in ("prim::Enter", "prim::Exit"):
-                use.user.destroy()
+        for user in uses:
+            user.destroy()
+        context.node().destroy()

@@ -127,13 +127,14 @@ def read_bytecode(path: Path) -> Bytecode:
                 raise _full_archive(path) if "constants.pkl" in names else _not_lite(path)
             document = _Plain(io.BytesIO(archive.read(names["bytecode.pkl"]))).load()
             tensors = b"_rebuild_tensor" in archive.read(names["data.pkl"]) if "data.pkl" in names else True
+        version = int(document[0])
+        operators, instructions = _functions(document[1:])
     except (OSError, zipfile.BadZipFile) as exc:
         raise _not_lite(path) from exc
-    except (pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, TypeError) as exc:
+    except (pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, TypeError, AttributeError) as exc:
         raise damaged(path) from exc
-    operators, instructions = _functions(document[1:])
     writes = "SET_ATTR" in instructions or any(n.partition(".")[0].endswith("_") for n in operators)
-    return Bytecode(int(document[0]), operators, tensors and writes)
+    return Bytecode(version, operators, tensors and writes)
 
 
 def _functions(functions: Any) -> tuple[dict[str, int], set[str]]:
