@@ -107,10 +107,9 @@ def _torchscript(located: Located, options: ImportOptions) -> Inspection:
     if options.inputs:
         return _imported(located, options)
     facts = read_script(load_script(_path(located)))
-    names = tuple(spec.name for spec in facts.inputs)
     return Inspection(
         "torchscript", facts.inputs, facts.outputs, facts.parameters, None, facts.operators,
-        answers.of_script(facts.operators, names),
+        answers.of_script(facts.operators, facts.inputs),
     )  # fmt: skip
 
 
@@ -153,7 +152,7 @@ def _transformers(located: Located, options: ImportOptions) -> Inspection:
 def _onnx(located: Located, options: ImportOptions) -> Inspection:
     from edgesdk.inspection._onnx import read_onnx
 
-    facts = read_onnx(_path(located))
+    facts = read_onnx(_path(located), options.inputs)
     return _of_onnx("onnx", facts, answers.of_onnx(facts))
 
 

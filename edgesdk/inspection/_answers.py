@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from edgesdk.artifacts import Dim, TensorSpec
 from edgesdk.errors import EdgeError, UnsupportedError
-from edgesdk.inspection._kernels import XNNPACK_WORK, without_kernel
-from edgesdk.inspection._onnx import OnnxFacts
+from edgesdk.inspection._kernels import XNNPACK_WORK, tensor_operators, without_kernel
+from edgesdk.inspection._onnx import NO_BOUND, OnnxFacts
 from edgesdk.inspection._program import ProgramFacts
-from edgesdk.inspection._result import Answer, Status
+from edgesdk.inspection._result import UNKNOWN, Answer, Status
 
 NAMES = ("executorch", "torchscript", "onnx")
 Answers = dict[str, Answer]
@@ -101,9 +103,9 @@ def refused(error: EdgeError) -> Answers:
     return {name: Answer("no", error.message, error.fix) for name in NAMES}
 
 
-def of_script(operators: Mapping[str, int], names: tuple[str, ...]) -> Answers:
+def of_script(operators: Mapping[str, int], inputs: Sequence[TensorSpec]) -> Answers:
     """For a TorchScript archive whose input sizes aren't known yet."""
-    option = " ".join(f"--input '{name}=float32[SIZES]'" for name in names)
+    option = " ".join(f"--input '{_option(spec)}'" for spec in inputs)
     flow = sorted({"prim.If", "prim.Loop"} & set(operators))
     why = "It is converted to an exported program first, and TorchScript doesn't say the sizes of its inputs."
     converted = Answer("partly", why, f"Give them, with your numbers for SIZES: {option}")
@@ -112,12 +114,16 @@ def of_script(operators: Mapping[str, int], names: tuple[str, ...]) -> Answers:
         converted = replace(
             converted, why=f"Its {branches} may depend on the data, which the conversion can't always follow."
         )
-    missing = without_kernel(operators) if operators else []
-    missing = [name for name in missing if not name.startswith("prim.")]
+    missing = without_kernel(tensor_operators(operators))
     executorch = (
         Answer("no", f"ExecuTorch has no kernel for {_some(missing)}.", _replacement(missing)) if missing else converted
     )
     return {"executorch": executorch, "torchscript": replace(converted, why=_SUCCESSOR), "onnx": converted}
+
+
+def _option(spec: TensorSpec) -> str:
+    """``x=float32[SIZES]``; a plain number of TorchScript is a tensor without dimensions: ``rate=int64[]``."""
+    return f"{spec.name}=float32[SIZES]" if spec.dtype == UNKNOWN else f"{spec.name}={spec.dtype}[]"
 
 
 def of_weights(form: str, candidates: tuple[str, ...]) -> Answers:
@@ -152,22 +158,50 @@ def of_folder(own_code: bool) -> Answers:
 
 
 def of_onnx(facts: OnnxFacts) -> Answers:
-    """For an ONNX file."""
+    """For an ONNX file: ONNX Runtime takes it as it is, the others after a conversion to PyTorch."""
     own = sorted(d for d in facts.domains if d != "com.microsoft" and not d.startswith("ai.onnx"))
     if own:
         why = f"It uses operators of {_some(own)}, which are in a library of their own."
-        fix = "Export the model again without them."
-        return {
-            "onnx": Answer("no", why, fix),
-            "executorch": Answer("no", why, fix),
-            "torchscript": Answer("no", why, fix),
-        }
-    why = "An ONNX file is converted to PyTorch first; the converter knows the common operators, not all."
-    converted = Answer("partly", why, "Package the PyTorch model that it was exported from, where you have it.")
-    if "com.microsoft" in facts.domains:
-        contrib = sorted(n for n in facts.operators if n.startswith("com.microsoft."))
-        converted = Answer("no", f"{_some(contrib)} exists only in ONNX Runtime.", converted.fix)
-    return {"executorch": converted, "torchscript": converted, "onnx": Answer("yes")}
+        return _all(Answer("no", why, "Export the model again without them."))
+    option = " ".join(f"--input '{spec}'" for spec in map(_sized, facts.inputs))
+    taken = (
+        Answer("yes", "It leaves sizes of its inputs open.", f"Say them: {option}") if _open(facts) else Answer("yes")
+    )
+    converted = _converted(facts, option)
+    return {"executorch": converted, "torchscript": converted, "onnx": taken}
+
+
+def _converted(facts: OnnxFacts, option: str) -> Answer:
+    from edgesdk.importing._onnx_ops import OPERATORS
+
+    importlib.import_module("edgesdk.importing._onnx_module")  # fills the table
+    unknown = sorted(set(facts.operators) - {*OPERATORS, "Constant", "If"})
+    if unknown:
+        why = f"It is converted to PyTorch first, and the converter doesn't know {_some(unknown)}."
+        return Answer("no", why, "Use --runtime onnx, or package the PyTorch model that it was exported from.")
+    if "If" in facts.operators:
+        why = (
+            "It is converted to PyTorch first; an If is taken over only when its condition doesn't depend on the data."
+        )
+        return Answer(
+            "partly", why, "Try it; if it is refused, use --runtime onnx or export the model without branches."
+        )
+    if _open(facts):
+        return Answer(
+            "partly", "It is converted to PyTorch first, and leaves sizes of its inputs open.", f"Say them: {option}"
+        )
+    return Answer("yes", "It is converted to PyTorch first; the converter knows all its operators.")
+
+
+def _open(facts: OnnxFacts) -> bool:
+    return any(isinstance(d, Dim) and d.max == NO_BOUND for spec in facts.inputs for d in (spec.shape or ())[1:])
+
+
+def _sized(spec: TensorSpec) -> str:
+    """A likely size for every open one: 1 sample, pictures of 224, sequences of 128."""
+    usual = {4: (1, 3, 224, 224), 3: (1, 128, 80)}.get(len(spec.shape or ()), (1, 128))
+    dims = [str(usual[min(i, len(usual) - 1)] if isinstance(d, Dim) else d) for i, d in enumerate(spec.shape or ())]
+    return f"{spec.name}={spec.dtype}[{','.join(dims)}]"
 
 
 _OWNERS = {"executorch": "executorch", "torchscript_lite": "torchscript", "ort": "onnx"}

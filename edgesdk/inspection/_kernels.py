@@ -53,6 +53,14 @@ def without_kernel(operators: Iterable[str]) -> list[str]:
     return sorted(name for name in operators if not _runs(name, known))
 
 
+def tensor_operators(operators: Iterable[str]) -> list[str]:
+    """Without those of the TorchScript language itself (``aten.len``, ``aten.Bool``, ``prim.If``)."""
+    import torch
+
+    known = {n.partition(".")[0].replace("::", ".", 1) for n in torch._C._dispatch_get_all_op_names()}
+    return [name for name in operators if name in known]
+
+
 def _runs(name: str, known: frozenset[str]) -> bool:
     from edgesdk.runtimes._et_kernels import REPLACEMENTS  # those end in an operator without a kernel
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -43,8 +43,11 @@ class OnnxFacts:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_onnx(path: Path) -> OnnxFacts:
+def read_onnx(path: Path, given: Sequence[TensorSpec] = ()) -> OnnxFacts:
     """Read a ``.onnx``; weights in a second file are counted, not read.
+
+    Args:
+        given: inputs as the user wants them (``--input``): open sizes become theirs, the least of a range.
 
     Raises:
         InputError: it is damaged.
@@ -60,10 +63,14 @@ def read_onnx(path: Path) -> OnnxFacts:
     except DecodeError as exc:
         raise _damaged(path, "ONNX", "its protobuf message can't be read") from exc
     weights = {t.name for t in proto.graph.initializer}
+    inputs = tuple(_spec(v) for v in proto.graph.input if v.name not in weights)
+    said = {spec.name: spec for spec in given}
+    for value in proto.graph.input:
+        _settle(value, said.get(value.name))
     nodes = list(_nodes(proto.graph))
     shapes = _shapes(proto)
     return OnnxFacts(
-        inputs=tuple(_spec(v) for v in proto.graph.input if v.name not in weights),
+        inputs=tuple(said.get(spec.name, spec) for spec in inputs),
         outputs=tuple(_spec(v) for v in proto.graph.output),
         parameters=_parameters(proto.graph, nodes),
         macs=_macs(nodes, shapes),
@@ -106,21 +113,47 @@ def _spec(value: Any) -> TensorSpec:
 
 
 def _size(dim: Any) -> Size:
-    return int(dim.dim_value) if dim.HasField("dim_value") else Dim(1, NO_BOUND, dim.dim_param or None)
+    return int(dim.dim_value) if _fixed(dim) else Dim(1, NO_BOUND, dim.dim_param or None)
 
 
-def _parameters(graph: Any, nodes: Iterable[Any]) -> int:
-    """Float initializers of at least one dimension, and quantized weights, without statistics and scales."""
+def _fixed(dim: Any) -> bool:
+    """Some exporters (Paddle's) write an open size as -1."""
+    return bool(dim.HasField("dim_value") and dim.dim_value >= 0)
+
+
+def _settle(value: Any, spec: TensorSpec | None) -> None:
+    """Give the graph the sizes that the user named."""
+    dims = value.type.tensor_type.shape.dim
+    if spec is None or spec.shape is None or len(dims) != len(spec.shape):
+        return
+    for dim, size in zip(dims, spec.shape, strict=True):
+        if not _fixed(dim):
+            dim.dim_value = size.min if isinstance(size, Dim) else size
+
+
+def _parameters(graph: Any, nodes: Sequence[Any]) -> int:
+    """Float weights of at least one dimension, and quantized ones, without statistics, scales and single numbers.
+
+    Weights are initializers; some exporters (Paddle, OpenVINO) write them as Constant nodes instead.
+    """
     excluded = {
         name for node in nodes for place in _NOT_TRAINED.get(node.op_type, ()) for name in node.input[place : place + 1]
     }
-    total = 0
-    for tensor in graph.initializer:
-        wide = tensor.data_type in _FLOATS and len(tensor.dims) >= 1
-        packed = tensor.data_type in _SMALL and len(tensor.dims) >= 2
-        if (wide or packed) and tensor.name not in excluded:
-            total += math.prod(tensor.dims)
-    return total
+    named = [(t.name, t) for part in (graph, *_graphs(nodes)) for t in part.initializer]
+    constants = [(n.output[0], a.t) for n in nodes if n.op_type == "Constant" for a in n.attribute if a.HasField("t")]
+    named += [(name, t) for name, t in constants if math.prod(t.dims) > 1]  # the others are factors and exponents
+    return sum(math.prod(tensor.dims) for name, tensor in named if name not in excluded and _is_weight(tensor))
+
+
+def _is_weight(tensor: Any) -> bool:
+    return len(tensor.dims) >= (1 if tensor.data_type in _FLOATS else 2) and tensor.data_type in _FLOATS | _SMALL
+
+
+def _graphs(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Branches and loop bodies."""
+    for node in nodes:
+        for attribute in node.attribute:
+            yield from (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs)
 
 
 # --- multiply-accumulates ---------------------------------------------------------------------------------------------
@@ -138,10 +171,13 @@ def _shapes(proto: Any) -> Shapes:
         known = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     graph = known.graph
     found: Shapes = {t.name: tuple(t.dims) for t in graph.initializer}
+    constants = (n for n in graph.node if n.op_type == "Constant")
+    found |= {n.output[0]: tuple(a.t.dims) for n in constants for a in n.attribute if a.HasField("t")}
     for value in (*graph.input, *graph.output, *graph.value_info):
         if not value.type.tensor_type.HasField("shape"):
             continue
-        sizes = [d.dim_value if d.HasField("dim_value") else (1 if i == 0 else 0) for i, d in enumerate(value.type.tensor_type.shape.dim)]  # fmt: skip
+        dims = value.type.tensor_type.shape.dim
+        sizes = [d.dim_value if _fixed(d) else (1 if i == 0 else 0) for i, d in enumerate(dims)]
         if all(sizes) or not sizes:
             found.setdefault(value.name, tuple(sizes))
     return found
