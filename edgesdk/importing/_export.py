@@ -12,7 +12,7 @@ from edgesdk.importing import _adopt
 from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._capture import capture, why_pinned
 from edgesdk.importing._check import check_program, is_stateful, state_lost
-from edgesdk.importing._detectors import at_head
+from edgesdk.importing._detector_head import at_head
 from edgesdk.importing._dynamic import (
     Axis,
     axes,
