@@ -8,7 +8,7 @@ Where upstream's time goes and what is done about it, for the length of one lowe
   only when the network holds an operator of each kind that they are made of.
 * A third decomposition runs over a graph in which nothing is left to decompose; upstream itself leaves it out for
   partitioners without a filter.
-* Graphs are checked and printed into strings that nobody reads, twice per pass.
+* Graphs are checked, printed into strings and translated into Python that nobody reads, several times per pass.
 * The garbage collector walks all modules again and again.
 
 None of this holds for other versions: the sources that the reasoning depends on are fingerprinted, and for any other
@@ -50,11 +50,12 @@ SOURCES = (
         "remove_mixed_type_operators", "replace_broken_ops_with_function_ops_pass", "scalar_to_tensor_pass",
         "sym_to_tensor_pass",
     )),
+    "torch:fx/graph_module.py",
     "torch:fx/interpreter.py",
     "torch:fx/passes/infra/pass_base.py",
     "torch:export/exported_program.py",
 )  # fmt: skip
-TESTED = "885ae7261a0f84ecb86afe15c4e0a2664119a9287b67d16f929e5669fb29274f"
+TESTED = "bfa14fb6f7cc8930dd1ab1d4c837aa1bca546e45ef83b5652629bdd2be226eea"
 
 # Operators that every reference graph of ``partition/graphs`` holds; without all of them nothing can match.
 _BILINEAR = frozenset({"aten.upsample_bilinear2d.vec"})
@@ -100,6 +101,7 @@ def _swaps() -> list[Swap]:
     from executorch.exir.program import _program
     from torch.fx import GraphModule
 
+    export, recompiles = _program.ExportedProgram.run_decompositions, _Recompiles(GraphModule)
     retraces, checks = _Retraces(pass_base._ExportPassBase.call), _Checks(pass_manager.ExportedProgramPassManager.check)
     bilinear, attention = convert_to_upsample_bilinear2d.ConvertToUpsampleBilinear2d, convert_to_sdpa.ConvertToSDPAPass
     return [
@@ -108,7 +110,8 @@ def _swaps() -> list[Swap]:
         Swap(bilinear, "call", _only_with(_BILINEAR, bilinear)),
         Swap(attention, "call", _only_with(_ATTENTION, attention)),
         Swap(GraphModule, "print_readable", _unread(GraphModule.print_readable)),
-        Swap(_program.ExportedProgram, "run_decompositions", _decompose(_program.ExportedProgram.run_decompositions)),
+        *recompiles.swaps(GraphModule),
+        Swap(_program.ExportedProgram, "run_decompositions", _decompose(export, recompiles)),
     ]
 
 
@@ -140,7 +143,49 @@ def _unread(plain: Any) -> Any:
     return print_readable
 
 
-def _decompose(plain: Any) -> Any:
+class _Recompiles:
+    """Writes a graph's Python code when it is called or read, which for most graphs is never."""
+
+    def __init__(self, module_class: Any) -> None:
+        self._plain, self._text, self._code = module_class.recompile, module_class.__str__, module_class.code
+        self.lazy = True
+
+    def swaps(self, module_class: Any) -> list[Swap]:
+        return [
+            Swap(module_class, "recompile", self._recompile()),
+            Swap(module_class, "__str__", lambda module: self._text(self._written(module))),
+            Swap(module_class, "code", property(lambda module: self._code.fget(self._written(module)))),
+        ]
+
+    def _written(self, module: Any) -> Any:
+        if type(module).forward is self._forward():
+            self._plain(module)
+        return module
+
+    @functools.cache  # noqa: B019 - one object a lowering, and it must be the same function each time
+    def _forward(self) -> Any:
+        plain = self._plain
+
+        def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
+            plain(module)
+            return module.forward(*args, **kwargs)
+
+        return forward
+
+    def _recompile(self) -> Any:
+        def recompile(module: Any) -> Any:
+            if not self.lazy:
+                return self._plain(module)
+            info = getattr(module.graph._codegen, "pytree_info", None)
+            if info is not None:
+                module._in_spec, module._out_spec = info.in_spec, info.out_spec
+            type(module).forward = self._forward()  # each graph module has a class of its own
+            return None
+
+        return recompile
+
+
+def _decompose(plain: Any, recompiles: _Recompiles) -> Any:
     def run_decompositions(self: Any, decomp_table: Any = None, *args: Any, **kwargs: Any) -> Any:
         from executorch.exir.graph_module import contains_any_call_fn_target_op
 
@@ -154,7 +199,11 @@ def _decompose(plain: Any) -> Any:
             and not contains_any_call_fn_target_op(self.graph_module, decomp_table)
         ):
             return self
-        program = plain(self, decomp_table, *args, **kwargs)
+        recompiles.lazy = False  # torch.export looks at the signature of what it traces
+        try:
+            program = plain(self, decomp_table, *args, **kwargs)
+        finally:
+            recompiles.lazy = True
         setattr(program, _DECOMPOSED, True)
         return program
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import re
 import warnings
 from collections.abc import Callable
@@ -77,7 +78,7 @@ def _climb_down(model: Model, program: ExportedProgram, order: Order) -> Made:
         try:
             made = _make(program, attempt)
             _check(made, model, order.backend)
-            _write(made.program, order.out, lambda path: _try(path, model, made.edge, order.backend))
+            _write(made.program, order.out, functools.partial(_try, model, made.edge, order.backend))
             return made
         except (EdgeError, OSError):
             raise
@@ -93,7 +94,7 @@ def _check(made: Made, model: Model, backend: str) -> None:
     _check_delegate(backend, cover(made.edge))
 
 
-def _try(path: Path, model: Model, edge: ExportedProgram, backend: str) -> None:
+def _try(model: Model, edge: ExportedProgram, backend: str, path: Path) -> None:
     if backend in ("xnnpack", "portable"):
         smoke(path, model, edge)
 

@@ -7,6 +7,7 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import io
 import os
 import re
 import sys
@@ -97,29 +98,26 @@ class Log:
 
 
 @contextlib.contextmanager
-def captured(*, show: bool = False) -> Iterator[Log]:
-    """Catch what native code writes to file descriptor 2; with ``show`` all but the chatter is passed on afterwards."""
-    log = Log()
+def captured() -> Iterator[Log]:
+    """Catch what native code writes, to file descriptor 2 and (through its Python binding) to ``sys.stderr``."""
+    log, words = Log(), io.StringIO()
     sys.stderr.flush()
     try:
         saved = os.dup(2)
     except OSError:  # the process was started with stderr closed
-        yield log
-        return
+        saved = -1
     with tempfile.TemporaryFile() as sink:
-        os.dup2(sink.fileno(), 2)
+        if saved >= 0:
+            os.dup2(sink.fileno(), 2)
         try:
-            yield log
+            with contextlib.redirect_stderr(words):
+                yield log
         finally:
-            sys.stderr.flush()
-            os.dup2(saved, 2)
-            os.close(saved)
+            if saved >= 0:
+                os.dup2(saved, 2)
+                os.close(saved)
             sink.seek(0)
-            log.text = sink.read().decode(errors="replace")
-    if show:
-        for line in log.text.splitlines(keepends=True):
-            if not CHATTER.match(line):
-                os.write(2, line.encode())
+            log.text = sink.read().decode(errors="replace") + words.getvalue()
 
 
 def version_of(distribution: str) -> str | None:

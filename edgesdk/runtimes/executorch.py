@@ -8,6 +8,9 @@ from typing import ClassVar
 from edgesdk.artifacts import Lowered, Model, Signature
 from edgesdk.runtimes import _et_native as native
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
+from edgesdk.runtimes._et_environment import check_environment
+
+__all__ = ["RUNTIME", "ExecutorchRuntime", "check_environment"]
 
 
 class ExecutorchRuntime(EdgeRuntime):

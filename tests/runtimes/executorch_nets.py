@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -134,7 +135,7 @@ class Built:
     def error(self, *inputs: torch.Tensor) -> float:
         """Largest absolute difference from the net over all outputs; infinite when shapes or dtypes differ."""
         with torch.no_grad():
-            wanted = flat(self.net(*(inputs or self.inputs)))
+            wanted = flat(copy.deepcopy(self.net)(*(inputs or self.inputs)))
         return max(difference(got, want) for got, want in zip(self.run(*inputs), wanted, strict=True))
 
 
@@ -156,7 +157,7 @@ def model_of(
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.export(net.eval(), tuple(inputs), dynamic_shapes=dynamic)
-        outputs = flat(net(*inputs))
+        outputs = flat(copy.deepcopy(net)(*inputs))  # a run would change the state that the program shares
     shapes = dims or [tuple(getattr(t, "shape", ())) for t in inputs]
     return Model(
         source=Source("net", "exported_program"),
