@@ -205,17 +205,20 @@ class ImageSpec(PreprocessSpec):
     def adapted(self, tensor: TensorSpec) -> ImageSpec:
         """The same treatment for a model that was given another size: crop and resize grow or shrink in proportion.
 
-        Without a crop (segmentation), ``shorter`` becomes ``stretch``, so that nothing of the picture is lost.
+        Without a crop (segmentation, detection) the picture is stretched to the size, so that nothing of it is lost.
         """
         spatial = {"nchw": slice(2, 4), "nhwc": slice(1, 3)}[self.layout]
-        dims = tuple(tensor.shape or ())[spatial]
-        if len(dims) != 2 or not all(isinstance(d, int) for d in dims) or self.size == dims or self.resize is None:
+        dims = [d for d in (tensor.shape or ())[spatial] if isinstance(d, int)]
+        if len(tensor.shape or ()) != 4 or len(dims) != 2 or self.size == tuple(dims):
             return self
-        size = (int(str(dims[0])), int(str(dims[1])))
+        size = (dims[0], dims[1])
         if self.crop is None:
-            mode: Mode = "stretch" if self.resize.mode == "shorter" else self.resize.mode
-            return replace(self, resize=replace(self.resize, mode=mode, size=size))
-        grown = [max(n, math.floor(r * n / c)) for r, n, c in zip(self.resize.size, size, self.crop.size, strict=True)]
+            resize = self.resize or Resize("stretch", size)
+            mode: Mode = "stretch" if resize.mode == "shorter" else resize.mode
+            return replace(self, resize=replace(resize, mode=mode, size=size))
+        if self.resize is None:
+            return replace(self, crop=replace(self.crop, size=size))
+        grown = [max(n, r * n // c) for r, n, c in zip(self.resize.size, size, self.crop.size, strict=True)]
         return replace(
             self,
             resize=replace(self.resize, size=(grown[0], grown[1])),

@@ -47,8 +47,16 @@ class PreprocessSpec(ABC):
     def to_json(self) -> dict[str, Any]:
         """The manifest's form; :meth:`from_json` gives an equal spec back."""
 
-    def bind(self, inputs: Sequence[TensorSpec]) -> Self:
+    def adapted(self, tensor: TensorSpec) -> Self:
+        """The same treatment for an input of another size, where the kind knows one; else the spec itself."""
+        return self
+
+    def bind(self, inputs: Sequence[TensorSpec], *, adapt: bool = False) -> Self:
         """The same spec with ``input`` set: to the one input it fits, or, when several fit, to the first of them.
+
+        Args:
+            adapt: a spec taken over from a library follows the model's own size (``--input``, or segmentation and
+                detection presets, which name none); a size that the user asked for must fit as it is.
 
         Raises:
             InputError: the named input doesn't exist, or the tensor fits none.
@@ -65,6 +73,10 @@ class PreprocessSpec(ABC):
         for tensor, reason in zip(named, reasons, strict=True):
             if reason is None:
                 return replace(self, input=tensor.name)
+        for tensor in named if adapt else ():
+            other = self.adapted(tensor)
+            if other.fits(tensor) is None:
+                return replace(other, input=tensor.name)
         raise InputError(
             "preprocess_mismatch",
             f"The {self.kind} preprocessing doesn't fit the model's input {named[0]}.",

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from edgesdk.artifacts import TensorSpec
-from edgesdk.errors import UnsupportedError
+from edgesdk.errors import InputError, UnsupportedError
 from edgesdk.preprocess import ImageSpec, PreprocessSpec
 
 
@@ -216,3 +216,21 @@ def test_adapted_follows_another_input_size() -> None:
     tensor = TensorSpec("x", "float32", (1, 3, 320, 480))
     assert segment.fits(tensor) is not None
     assert segment.adapted(tensor).fits(tensor) is None
+
+
+def test_bind_adapts_what_was_taken_over_and_never_what_the_user_said() -> None:
+    from torchvision.models import MobileNet_V2_Weights
+    from torchvision.models.detection import SSDLite320_MobileNet_V3_Large_Weights
+    from torchvision.models.segmentation import LRASPP_MobileNet_V3_Large_Weights
+
+    tensor = TensorSpec("x", "float32", (1, 3, 320, 320))
+    presets = (MobileNet_V2_Weights, LRASPP_MobileNet_V3_Large_Weights, SSDLite320_MobileNet_V3_Large_Weights)
+    for preset in (weights.DEFAULT.transforms() for weights in presets):
+        spec = PreprocessSpec.from_torchvision(preset)
+        with pytest.raises(InputError):
+            spec.bind([tensor])
+        bound = spec.bind([tensor], adapt=True)
+        assert bound.input == "x" and bound.apply(np.zeros((50, 70, 3), np.uint8)).shape == (1, 3, 320, 320)
+    grey = PreprocessSpec.from_options(320, channels=1)
+    with pytest.raises(InputError, match="channel count"):
+        grey.bind([tensor], adapt=True)
