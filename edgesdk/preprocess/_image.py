@@ -269,7 +269,7 @@ def _noun(axis: str) -> str:
 
 
 def _words(size: int | None) -> str:
-    return "its own, which varies," if size is None else str(size)
+    return "its own, which varies" if size is None else str(size)
 
 
 def one_of(name: str, value: str, literal: Any) -> None:
