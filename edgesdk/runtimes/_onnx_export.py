@@ -196,10 +196,10 @@ _OPERATOR = re.compile(r"OpOverload\(op='(?P<name>[\w:.]+)', overload='(?P<overl
 def _refused(exc: BaseException, program: ExportedProgram) -> EdgeError:
     if isinstance(exc, EdgeError):
         return exc
-    text = " ".join(str(e) for e in _chain(exc))
-    found = _OPERATOR.search(text)
+    reasons = [str(e) for e in _chain(exc)]
+    found = _OPERATOR.search(" ".join(reasons))
     if found is None:
-        first = next((line.strip() for line in str(exc).splitlines() if line.strip()), type(exc).__name__)
+        first = next((line.strip() for line in reasons[-1].splitlines() if line.strip()), type(exc).__name__)
         return UnsupportedError(
             "onnx_export_failed", f"The model can't be written as ONNX: {first[:300]}",
             why="torch's exporter has no translation for a part of it.",
@@ -221,4 +221,9 @@ def _chain(exc: BaseException | None) -> Iterator[BaseException]:
 
 def _line_of(operator: str, program: ExportedProgram) -> str:
     plain = operator.replace("::", ".")
-    return next((source_line(n) for n in program.graph.nodes if str(n.target) in (plain, operator)), "")
+    line = next((source_line(n) for n in program.graph.nodes if str(n.target) == plain), None)
+    if line is None:  # the exporter met it inside another operator
+        with contextlib.suppress(Exception):
+            inner = program.run_decompositions()
+            line = next((source_line(n) for n in inner.graph.nodes if str(n.target) == plain), None)
+    return line or ""

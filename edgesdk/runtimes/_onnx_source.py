@@ -102,19 +102,21 @@ def _set_sizes(model: ir.Model, signature: Signature, path: Path) -> bool:
             continue
         if len(value.shape) != len(spec.shape):
             raise _other_size(path, spec, value)
+        dims = list(value.shape)
         for axis, (have, asked) in enumerate(zip(value.shape, spec.shape, strict=True)):
             if isinstance(have, int):
                 if have != asked:
                     raise _other_size(path, spec, value)
             elif isinstance(asked, int):
-                value.shape[axis] = asked
+                dims[axis] = asked
                 changed = True
+        value.shape = ir.Shape(dims)
     if changed:
-        _forget_sizes(model, ir)
+        _forget_sizes(model)
     return changed
 
 
-def _forget_sizes(model: ir.Model, ir: Any) -> None:
+def _forget_sizes(model: ir.Model) -> None:
     """Shapes noted for inner values and outputs may contradict the new sizes; the runtime infers them again."""
     fixed = {id(value) for value in model.graph.inputs}
     for node in model.graph:

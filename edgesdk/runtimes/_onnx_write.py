@@ -100,6 +100,7 @@ def write(model: ir.Model, out: Path, external_above: int) -> tuple[tuple[Path, 
     lift_weights(model)
     try:
         if weight_bytes(model) <= external_above:
+            ir.external_data.load_to_model(model)  # a user's file may come with its weights outside
             data = ir.to_proto(model).SerializeToString(deterministic=True)
             temporary.write_bytes(data)
             temporary.replace(out)
