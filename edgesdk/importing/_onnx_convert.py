@@ -33,9 +33,9 @@ def import_onnx(located: Located, options: ImportOptions) -> Model:
     inputs, warnings = _onnx_file.input_specs(proto, options.inputs)
     path = located.path or Path(located.text)
     ranges = graph_ranges(proto, inputs)
-    engine = Engine(path, located.text)
-    names = [v.name for v in proto.graph.output]
-    outputs = _run_outputs(engine, inputs, ranges, names)
+    unsized = tuple(TensorSpec(v.name, _onnx_file.dtype_of(v), None) for v in proto.graph.output)
+    engine = Engine(path, inputs, unsized)
+    outputs = _run_outputs(engine, inputs, ranges, [s.name for s in unsized])
     model = Model(
         located.source,
         Signature(inputs, outputs),
@@ -50,38 +50,32 @@ def import_onnx(located: Located, options: ImportOptions) -> Model:
 
 
 class Engine:
-    """ONNX Runtime on the CPU, with its failures translated."""
+    """The user's own file in ONNX Runtime."""
 
-    def __init__(self, path: Path, text: str) -> None:
-        try:
-            import onnxruntime
-        except ImportError as exc:
-            raise missing_library("onnxruntime", "onnx", "running ONNX files") from exc
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        options.intra_op_num_threads = 1
-        try:
-            self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as exc:  # onnxruntime's exceptions share no base class
-            raise InputError(
-                "onnx_refused", f"ONNX Runtime {onnxruntime.__version__} can't load {text}.",
-                why=_first(exc), fix="Export the file again with an opset and operators that ONNX Runtime has.",
-            ) from exc  # fmt: skip
+    def __init__(self, path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        from edgesdk.runtimes import find
 
-    def run(self, names: Sequence[str], feed: Feed) -> list[np.ndarray[Any, Any]]:
+        runtime = find("onnx")
+        missing = runtime.missing()
+        if missing:
+            raise missing_library("onnxruntime", "onnx", "running ONNX files")
+        self.inputs = inputs
+        self.runner = runtime.load(path, Signature(tuple(inputs), tuple(outputs)))
+
+    def run(self, feed: Feed) -> list[np.ndarray[Any, Any]]:
+        """Outputs in the order of the graph.
+
+        Raises:
+            InputError: ONNX Runtime refuses the input.
+        """
         try:
-            return list(self.session.run(list(names), dict(feed)))
-        except Exception as exc:  # onnxruntime's exceptions share no base class
+            return self.runner.run([feed[s.name] for s in self.inputs])
+        except InputError as exc:
             fed = ", ".join(f"{n}={a.dtype}{list(a.shape)}" for n, a in feed.items())
             raise InputError(
                 "forward_failed", f"The ONNX model fails when it is given {fed}.",
-                why=_first(exc), fix="Correct the sizes in --input.",
+                why=exc.message, fix="Correct the sizes in --input.",
             ) from exc  # fmt: skip
-
-
-def _first(exc: Exception) -> str:
-    text = str(exc).splitlines()[0].split(" : ", 2)[-1][:200]
-    return text if text.endswith(".") else text + "."
 
 
 def feed_of(specs: Sequence[TensorSpec], sizes: Mapping[Axis, int], ranges: Mapping[str, tuple[int, int]], seed: int) -> dict[str, np.ndarray[Any, Any]]:  # fmt: skip
@@ -98,7 +92,7 @@ def _run_outputs(
     """Outputs with the sizes that they take at the ends of the asked ranges."""
     dims = axes(inputs)
     ends: list[dict[Axis, int]] = [{a: d.min for a, d in dims}, {a: d.max for a, d in dims}] if dims else [{}]
-    found = [engine.run(names, feed_of(inputs, plan, ranges, 0)) for plan in ends]
+    found = [engine.run(feed_of(inputs, plan, ranges, 0)) for plan in ends]
     return tuple(
         TensorSpec(name, str(arrays[0].dtype), _span([a.shape for a in arrays]))
         for name, *arrays in zip(names, *found, strict=True)
@@ -143,11 +137,10 @@ def _same_as_engine(model: Model, engine: Engine) -> None:
         return
     flat = flat_program(model.program)
     specs = model.signature.inputs
-    names = [s.name for s in model.signature.outputs]
     sizes = next(size_plans(specs, frozenset()), {})
     for seed, plan in enumerate((sizes, sizes, *other_plans(specs, sizes))):
         feed = feed_of(specs, plan, model.int_ranges, 500 + 10 * seed)
-        expected = [torch.from_numpy(np.asarray(a)) for a in engine.run(names, feed)]
+        expected = [torch.from_numpy(np.asarray(a)) for a in engine.run(feed)]
         found = seeded(lambda values: flat(*values), [torch.from_numpy(a) for a in feed.values()])
         if not alike(expected, found, _TOLERANCE):
             raise UnsupportedError(

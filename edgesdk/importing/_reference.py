@@ -52,11 +52,9 @@ def _through_module(module: Any, feeds: Sequence[Sequence[Any]]) -> list[list[An
 
 
 def _through_onnx(model: Model, feeds: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    import onnxruntime
+    from edgesdk.runtimes import find
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(str(model.onnx), options, providers=["CPUExecutionProvider"])
-    names = [s.name for s in model.signature.inputs]
-    outputs = [s.name for s in model.signature.outputs]
-    return [list(session.run(outputs, dict(zip(names, feed, strict=True)))) for feed in feeds]
+    if model.onnx is None:
+        return []
+    runner = find("onnx").load(model.onnx, model.signature)
+    return [list(runner.run(feed)) for feed in feeds]
