@@ -35,7 +35,6 @@ _PUBLIC = {
     "inspect": "edgesdk.api",
     "load": "edgesdk.session",
     "package": "edgesdk.api",
-    "runtimes": "edgesdk.runtimes",
     "verify": "edgesdk.api",
 }
 

@@ -108,7 +108,7 @@ def _references(model: Model, seed: int, folder: Path, run: Any) -> tuple[tuple[
 
 
 def _reference_warnings(signature: Signature, reference: Sequence[Sequence[Feed]]) -> Sequence[Any]:
-    from edgesdk.verify import reference_warnings
+    from edgesdk.fidelity import reference_warnings
 
     return reference_warnings(signature, reference)
 
@@ -171,8 +171,8 @@ def _half(model: Model, folder: Path) -> Model:
 
 def verify(args: Json, report: Report) -> Json:
     """Run a lowered file on its engine over the cases of ``folder``; returns the :class:`Verification` as JSON."""
+    from edgesdk.fidelity import TOLERANCES, compare, run_cases
     from edgesdk.samples import load_cases, load_outputs
-    from edgesdk.verify import TOLERANCES, compare, run_cases
 
     runtime = _runtime(args["runtime"])
     signature = Signature.from_json(args["signature"])

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Model, Signature, Verification
 from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, UsageError
+from edgesdk.fidelity import TOLERANCES, compare, run_cases
 from edgesdk.runtimes import find
 from edgesdk.samples import make_cases
-from edgesdk.verify import TOLERANCES, compare, run_cases
 
 if TYPE_CHECKING:
     from edgesdk.bundle import EdgeBundle

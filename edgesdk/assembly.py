@@ -10,8 +10,8 @@ import numpy as np
 
 from edgesdk import cache as caching
 from edgesdk import targets
+from edgesdk.fidelity import ABSOLUTE_FLOOR, TOLERANCES
 from edgesdk.samples import Case, Feed, load_cases, load_outputs
-from edgesdk.verify import ABSOLUTE_FLOOR, TOLERANCES
 
 if TYPE_CHECKING:
     from edgesdk.building import Imported, Variant
@@ -26,11 +26,12 @@ def write_bundle(job: Job, imported: Imported, variants: Sequence[Variant], work
     """Write ``NAME.edge`` into ``work`` and return its path."""
     from edgesdk import bundle
 
-    golden, payloads = _golden(load_cases(work / "cases.npz"), load_outputs(work / "reference.npz"), variants)
+    reference = load_outputs(work / "reference.npz")
+    golden, payloads = _golden(load_cases(work / "cases.npz"), reference)
     for variant in variants:
         payloads[variant.file] = variant.lowered.path
         payloads |= {extra.name: extra for extra in variant.lowered.extra_files}
-    manifest = bundle.Manifest.from_json(_manifest(job, imported, variants, golden))
+    manifest = bundle.Manifest.from_json(_manifest(job, imported, variants, golden, largest(reference)))
     path = work / "bundle.edge"
     bundle.write(path, manifest, payloads, sign=job.config.sign)
     return path
@@ -45,7 +46,19 @@ def bundle_facts(path: Path) -> Json:
     return {"bundle_bytes": path.stat().st_size, "bundle_sha256": caching.sha256_file(path), "golden": golden}
 
 
-def _manifest(job: Job, imported: Imported, variants: Sequence[Variant], golden: list[Json]) -> Json:
+def largest(reference: Sequence[Sequence[Feed]]) -> dict[str, float]:
+    """The largest finite magnitude of each output of the original."""
+    found: dict[str, float] = {}
+    for step in (step for case in reference for step in case):
+        for name, array in step.items():
+            values = np.abs(array.astype(np.float64))
+            found[name] = max(found.get(name, 0.0), float(values[np.isfinite(values)].max(initial=0.0)))
+    return found
+
+
+def _manifest(
+    job: Job, imported: Imported, variants: Sequence[Variant], golden: list[Json], scale: Mapping[str, float]
+) -> Json:
     from edgesdk._version import __version__
 
     model = imported.model
@@ -60,7 +73,7 @@ def _manifest(job: Job, imported: Imported, variants: Sequence[Variant], golden:
         "postprocess": postprocess(model),
         "labels": model["labels"],
         "license": model["license"],
-        "variants": [_variant(v, job.config.target) for v in variants],
+        "variants": [_variant(v, job.config.target, scale) for v in variants],
         "golden": golden,
         "history": _history(job, model, variants),
         "tools": caching.library_versions(),
@@ -93,9 +106,11 @@ def postprocess(model: Json) -> Json | None:
     return Postprocess(kind="classify").to_json()
 
 
-def _variant(variant: Variant, target: str) -> Json:
+def _variant(variant: Variant, target: str, scale: Mapping[str, float]) -> Json:
     low, ver = variant.lowered, variant.verification
-    allowed = _allowed(variant)
+    # What verification allowed; it also holds for engines that could not run here and are checked on the device.
+    relative = TOLERANCES[low.quantization].relative
+    allowed = {name: max(ABSOLUTE_FLOOR, relative * largest) for name, largest in scale.items()}
     return {
         "id": low.id, "runtime": low.runtime, "runtime_version": {"min": low.min_runtime or None, "max": None},
         "backend": low.backend, "quantization": low.quantization, "abis": list(targets.find(target).abis),
@@ -103,21 +118,13 @@ def _variant(variant: Variant, target: str) -> Json:
         "delegated_fraction": low.delegated_fraction, "rung": low.rung, "verified": ver.verified,
         "fidelity": {
             "outputs": [o.to_json() for o in ver.outputs], "tolerance": allowed, "samples": ver.samples,
-            "shapes": list(ver.shapes), "engine": ver.engine, "why": ver.why,
+            "shapes": list(ver.shapes), "engine": ver.engine, "cpu_flags": list(ver.cpu_flags), "why": ver.why,
         },
         "tolerances": allowed, "planned_bytes": low.planned_bytes,
     }  # fmt: skip
 
 
-def _allowed(variant: Variant) -> dict[str, float]:
-    """Largest absolute error that each output may have on the golden vectors: what verification allowed."""
-    relative = TOLERANCES[variant.lowered.quantization].relative
-    return {o.name: max(ABSOLUTE_FLOOR, relative * o.max_abs_reference) for o in variant.verification.outputs}
-
-
-def _golden(
-    cases: Sequence[Case], reference: Sequence[Sequence[Feed]], variants: Sequence[Variant]
-) -> tuple[list[Json], dict[str, Path | bytes]]:
+def _golden(cases: Sequence[Case], reference: Sequence[Sequence[Feed]]) -> tuple[list[Json], dict[str, Path | bytes]]:
     """The manifest's ``golden`` and its payloads: the first case of each kind of size, while they stay small."""
     entries: list[Json] = []
     payloads: dict[str, Path | bytes] = {}

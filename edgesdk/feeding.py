@@ -65,7 +65,7 @@ def with_user_words(
     if preprocess:
         model = replace(model, preprocess=_merged(model, preprocess))
     if model.preprocess is not None:
-        model = replace(model, preprocess=model.preprocess.bind(model.signature.inputs))
+        model = replace(model, preprocess=model.preprocess.bind(model.signature.inputs, adapt=not preprocess))
     if labels:
         _check_labels(model, labels)
         model = replace(model, labels=tuple(labels))
