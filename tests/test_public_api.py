@@ -32,7 +32,7 @@ def test_another_name_is_an_attribute_error() -> None:
 
 def test_importing_a_step_first_does_not_hide_a_name() -> None:
     """``import edgesdk.runtimes`` sets an attribute ``runtimes`` on the package: the module, not the function."""
-    code = "import edgesdk, edgesdk.runtimes, edgesdk.verify, edgesdk.inspection; print(callable(edgesdk.runtimes), callable(edgesdk.verify))"
+    code = "import edgesdk, edgesdk.api, edgesdk.pipeline, edgesdk.inspection, edgesdk.fidelity; print(callable(edgesdk.inspect), callable(edgesdk.verify))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]
 
