@@ -236,7 +236,7 @@ def _narrow_weights(module: torch.fx.GraphModule, stay: set[torch.fx.Node]) -> N
             or set(nodes) & written
         ):
             continue
-        finite = tensor[torch.isfinite(tensor)]
+        finite = tensor.detach()[torch.isfinite(tensor)]
         if not finite.numel() or float(finite.abs().max()) <= _LARGEST:
             tensor.data = tensor.data.half()
 

@@ -21,7 +21,7 @@ def is_state(spec: Any) -> bool:
 
 
 def aliases(node: torch.fx.Node) -> set[torch.fx.Node]:
-    """The placeholders that ``node``'s value may share memory with."""
+    """The placeholders and attributes that ``node``'s value may share memory with."""
     found: set[torch.fx.Node] = set()
     seen: set[torch.fx.Node] = set()
     todo = [node]
@@ -30,7 +30,7 @@ def aliases(node: torch.fx.Node) -> set[torch.fx.Node]:
         if current in seen:
             continue
         seen.add(current)
-        if current.op == "placeholder":
+        if current.op in ("placeholder", "get_attr"):
             found.add(current)
         else:
             todo += _sources(current)
@@ -38,7 +38,7 @@ def aliases(node: torch.fx.Node) -> set[torch.fx.Node]:
 
 
 def mutated(graph: torch.fx.Graph) -> set[torch.fx.Node]:
-    """The placeholders that in-place operators write to."""
+    """The placeholders and attributes that in-place operators write to."""
     found: set[torch.fx.Node] = set()
     for node in graph.nodes:
         for argument, value in _arguments(node):
