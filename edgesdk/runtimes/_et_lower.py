@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
+import logging
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,7 +131,7 @@ def _upstream(program: ExportedProgram, attempt: Attempt, *, lenient: bool) -> M
     import_compiler()
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _without_logs():
         warnings.simplefilter("ignore")  # upstream's own deprecations; nothing that the user can act on
         manager = to_edge_transform_and_lower(
             program,
@@ -141,6 +143,17 @@ def _upstream(program: ExportedProgram, attempt: Attempt, *, lenient: bool) -> M
         before._graph_module = copy.copy(edge.graph_module)
         made = manager.to_executorch(_backend_config(edge))
     return Made(made, before, attempt)
+
+
+@contextlib.contextmanager
+def _without_logs() -> Iterator[None]:
+    """Partitioners log every node that they look at; what matters is in the coverage."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _backend_config(edge: ExportedProgram) -> Any:

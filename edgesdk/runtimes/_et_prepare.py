@@ -28,7 +28,7 @@ def prepare(model: Model, config: LowerConfig) -> tuple[ExportedProgram, list[Wa
     _refuse_unbounded(program)
     program, notes = _on_cpu(program)
     program = _row_major(program)
-    notes += _about_doubles(program)
+    notes += _about_doubles(program) + _about_recurrence(program)
     if config.quantization == "fp16":
         from edgesdk.runtimes._et_half import in_half_precision
 
@@ -149,3 +149,28 @@ def _about_doubles(program: ExportedProgram) -> list[Warn]:
             where = f" ({line})" if line else ""
             return [Warn("float64", f"{node.target} computes in float64{where}: slow portable kernels; use .float().")]
     return []
+
+
+def _about_recurrence(program: ExportedProgram) -> list[Warn]:
+    """Recurrent layers are unrolled: a copy of the cell for every time step, in the compiler and in the file."""
+    longest = max((_time_steps(node) for node in _nodes(program)), default=0)
+    if longest <= LONG_RECURRENCE:
+        return []
+    return [Warn(
+        "unrolled_recurrence", f"A recurrent layer over {longest} time steps is unrolled: lowering takes minutes, and "
+        "every step is a delegate call of its own. Shorter windows, or a cell called step by step, are faster.",
+    )]  # fmt: skip
+
+
+def _time_steps(node: Any) -> int:
+    """Time steps of a call to ``aten.lstm``, ``gru`` or ``rnn`` (sequence in ``args[0]``); 0 for all others."""
+    if node.op != "call_function" or str(node.target) not in _BATCH_FIRST:
+        return 0
+    values = _tensors(node.args[0].meta.get("val"))
+    batch_first = bool(node.args[_BATCH_FIRST[str(node.target)]])
+    size = values[0].shape[1 if batch_first else 0] if values and values[0].dim() == 3 else 0
+    return size if isinstance(size, int) else 0
+
+
+# Position of ``batch_first``: (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first).
+_BATCH_FIRST = dict.fromkeys(("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input"), 8)
