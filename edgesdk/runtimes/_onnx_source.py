@@ -104,7 +104,7 @@ def _set_sizes(model: ir.Model, signature: Signature, path: Path) -> bool:
             raise _other_size(path, spec, value)
         dims = list(value.shape)
         for axis, (have, asked) in enumerate(zip(value.shape, spec.shape, strict=True)):
-            if isinstance(have, int):
+            if isinstance(have, int) and have > 0:  # Paddle writes -1 for a dynamic size
                 if have != asked:
                     raise _other_size(path, spec, value)
             elif isinstance(asked, int):
@@ -136,16 +136,3 @@ def _other_size(path: Path, spec: TensorSpec, value: Any) -> UnsupportedError:
 
 def _sizes(spec: TensorSpec) -> tuple[Size, ...]:
     return spec.shape or ()
-
-
-def to_half(model: ir.Model) -> ir.Model:
-    """float16 weights and arithmetic, float32 inputs and outputs; constants beyond half's range stay float32."""
-    import onnx_ir as ir
-    from onnxruntime.transformers.float16 import convert_float_to_float16
-
-    from edgesdk.runtimes._onnx_export import quietly
-
-    with quietly():
-        converted = convert_float_to_float16(ir.to_proto(model), keep_io_types=True, disable_shape_infer=True)
-    half: ir.Model = ir.from_proto(converted)
-    return half

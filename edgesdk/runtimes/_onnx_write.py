@@ -97,7 +97,6 @@ def write(model: ir.Model, out: Path, external_above: int) -> tuple[tuple[Path, 
     import onnx_ir as ir
 
     temporary = out.with_name(out.name + ".part")
-    lift_weights(model)
     try:
         if weight_bytes(model) <= external_above:
             ir.external_data.load_to_model(model)  # a user's file may come with its weights outside

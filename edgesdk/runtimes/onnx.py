@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from edgesdk.artifacts import Lowered, Model, Signature
+from edgesdk.artifacts import Lowered, Model, Signature, Warn
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
 
@@ -54,29 +54,36 @@ class OnnxRuntime(EdgeRuntime):
 
 
 def _lower_onnx(model: Model, config: LowerConfig, out: Path) -> Lowered:
-    from edgesdk.runtimes import _onnx_source, _onnx_write
+    from edgesdk.runtimes import _onnx_half, _onnx_source, _onnx_write
     from edgesdk.runtimes._onnx_export import export
     from edgesdk.runtimes._onnx_versions import check_opset, least_runtime
 
     opset = check_opset(config.opset)
     half = config.quantization == "fp16"
+    said: tuple[Warn, ...] = ()
     if model.program is not None:
         graph = export(model, model.program, opset, quick=config.rung == "full")
-        if half and not _onnx_write.has_half(graph):
-            graph = _onnx_source.to_half(graph)
         _onnx_write.strip(graph)
     elif model.onnx is not None:
         graph = _onnx_source.read(model.onnx)
         _onnx_source.prepare(graph, model, config.opset, model.onnx)
-        if half:
-            graph = _onnx_source.to_half(graph)
     else:
         raise model.no_program or _nothing()
+    _onnx_write.lift_weights(graph)
+    if half and not _onnx_write.has_half(graph):
+        said = (_onnx_half.store_half(graph),)
     _onnx_write.clamp(graph)
     extra, warnings = _onnx_write.write(graph, out, config.external_data_bytes)
     least = least_runtime(graph.opset_imports.get("", opset), graph.ir_version)
     return Lowered(
-        "onnx", None, config.quantization, out, config.rung, min_runtime=least, warnings=warnings, extra_files=extra
+        "onnx",
+        None,
+        config.quantization,
+        out,
+        config.rung,
+        min_runtime=least,
+        warnings=(*said, *warnings),
+        extra_files=extra,
     )
 
 

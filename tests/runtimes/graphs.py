@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ def model_of(
     net = net.eval()
     known = {d.symbol: torch.export.Dim(str(d.symbol), min=d.min, max=d.max) for axes in dynamic for d in axes.values()}
     shapes = tuple({axis: known[d.symbol] for axis, d in axes.items()} for axes in dynamic) or None
-    program = torch.export.export(net, example, dynamic_shapes=shapes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an LSTM's weights are said to be assigned during export
+        program = torch.export.export(net, example, dynamic_shapes=shapes)
     places = [dict(axes) for axes in dynamic] or [{} for _ in example]
     inputs = [_spec(f"in_{i}", t, places[i]) for i, t in enumerate(example)]
     with torch.no_grad():

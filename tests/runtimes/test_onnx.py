@@ -249,13 +249,16 @@ def test_float16_halves_the_file_and_keeps_float32_outside(tmp_path: Path) -> No
 # -- the user's own file ----------------------------------------------------------------------------------------------
 
 
-def user_file(path: Path, *, ir: int = 8, opset: int = 18, constant: bool = False, size: int | str = "n") -> Path:
+def user_file(
+    path: Path, *, ir: int = 8, opset: int = 18, constant: bool = False, wide: bool = False, size: int | str = "n"
+) -> Path:
     """``y = x · w`` with the weight as initializer, or in a Constant node as Paddle writes it."""
-    weight = numpy_helper.from_array(np.arange(64, dtype=np.float32).reshape(8, 8), "w")
+    columns = 40 if wide else 8
+    weight = numpy_helper.from_array(np.arange(8 * columns, dtype=np.float32).reshape(8, columns), "w")
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     if constant:
         nodes.insert(0, helper.make_node("Constant", [], ["w"], value=weight))
-    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [size, 8]) for n in ("x", "y")]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [size, d]) for n, d in (("x", 8), ("y", columns))]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [] if constant else [weight])
     document = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     document.ir_version = ir
@@ -309,14 +312,33 @@ def test_a_user_s_file_is_converted_to_the_opset_asked_for(tmp_path: Path) -> No
     assert runner.run([np.eye(8, dtype=np.float32)])[0][7, 7] == 63
 
 
+def test_a_paddle_file_says_minus_one_for_a_dynamic_size(tmp_path: Path) -> None:
+    source = user_file(tmp_path / "user.onnx", size=-1)
+    _, runner = graphs.lowered("onnx", onnx_model(source, (Dim(1, 8), 8)), tmp_path)
+    assert len(runner.run([np.eye(8, dtype=np.float32)[:3]])[0]) == 3
+
+
+def test_pitfall_n_02_a_user_s_weight_beyond_half_stays_float32(tmp_path: Path) -> None:
+    document = onnx.load(user_file(tmp_path / "user.onnx", wide=True))
+    weight = numpy_helper.to_array(document.graph.initializer[0]).copy()
+    weight[0, 0] = 1e6
+    document.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
+    onnx.save(document, tmp_path / "big.onnx")
+    model = onnx_model(tmp_path / "big.onnx", (Dim(1, 8), 8))
+    made, runner = graphs.lowered("onnx", model, tmp_path, LowerConfig(quantization="fp16"))
+    assert runner.run([np.eye(8, dtype=np.float32)])[0][0, 0] == 1e6 and "1 of them" in made.warnings[0].message
+
+
 def test_a_user_s_file_in_half_precision_keeps_float32_outside(tmp_path: Path) -> None:
-    source = user_file(tmp_path / "user.onnx")
+    source = user_file(tmp_path / "user.onnx", wide=True)
     made, runner = graphs.lowered(
         "onnx", onnx_model(source, (Dim(1, 8), 8)), tmp_path, LowerConfig(quantization="fp16")
     )
     found = runner.run([np.eye(8, dtype=np.float32)])[0]
-    assert found.dtype == np.float32 and found[7, 7] == 63
-    assert [t.data_type for t in onnx.load(made.path).graph.initializer if t.name == "w"] == [TensorProto.FLOAT16]
+    assert found.dtype == np.float32 and found[7, 39] == 319
+    assert [t.data_type for t in onnx.load(made.path).graph.initializer] == [TensorProto.FLOAT16]
+    assert made.path.stat().st_size < 0.75 * source.stat().st_size
+    assert [w.code for w in made.warnings] == ["fp16_storage"]
 
 
 def test_a_user_s_second_file_is_taken_along_or_asked_for(tmp_path: Path) -> None:
