@@ -106,7 +106,7 @@ def test_two_at_once_both_get_it_right(home: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("after", ["importing", "lowering", "bundling"])
 def test_killed_half_way_and_run_again(home: Path, tmp_path: Path, after: str) -> None:
-    words = ("package", digits_pt2(), "--target", "linux", "--runtime", "onnx", "-o", "out", "--version", f"9.{len(after)}")
+    words = ("package", digits_pt2(), "--target", "linux", "--runtime", "onnx", "-o", "out", "--version", f"9-{after}")
     process = _command(*words, cwd=tmp_path)
     assert process.stderr
     for line in process.stderr:
