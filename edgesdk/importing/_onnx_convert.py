@@ -34,7 +34,10 @@ def import_onnx(located: Located, options: ImportOptions) -> Model:
     path = located.path or Path(located.text)
     ranges = graph_ranges(proto, inputs)
     unsized = tuple(TensorSpec(v.name, _onnx_file.dtype_of(v), None) for v in proto.graph.output)
-    engine = Engine(path, inputs, unsized)
+    try:
+        engine = Engine(path, inputs, unsized)
+    except InputError as exc:  # ONNX Runtime is the judge, the checker finds the words
+        raise _onnx_file.damaged(located, _onnx_file.complaint(path) or exc.message) from exc
     outputs = _run_outputs(engine, inputs, ranges, [s.name for s in unsized])
     model = Model(
         located.source,

@@ -38,9 +38,8 @@ def read(located: Located) -> Any:
         _check_external(tensor, path, located.text)
     try:
         onnx.load_external_data_for_model(proto, str(path.parent))
-        onnx.checker.check_model(str(path))
     except (onnx.checker.ValidationError, ValueError, OSError, TypeError, RuntimeError) as exc:
-        raise _damaged(located, str(exc)) from exc
+        raise damaged(located, str(exc)) from exc
     return onnx.inliner.inline_local_functions(proto) if proto.functions else proto
 
 
@@ -53,13 +52,24 @@ def _parse(located: Located, path: Path) -> Any:
     try:
         proto = onnx.load(str(path), load_external_data=False)
     except (decode_error, OSError, ValueError) as exc:
-        raise _damaged(located, str(exc)) from exc
+        raise damaged(located, str(exc)) from exc
     if not proto.graph.node or not proto.graph.output:
-        raise _damaged(located, "It holds no operators.")
+        raise damaged(located, "It holds no operators.")
     return proto
 
 
-def _damaged(located: Located, text: str) -> InputError:
+def complaint(path: Path) -> str:
+    """What the onnx checker finds wrong; empty when it finds nothing."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(str(path))
+    except (onnx.checker.ValidationError, ValueError, TypeError, RuntimeError) as exc:
+        return str(exc)
+    return ""
+
+
+def damaged(located: Located, text: str) -> InputError:
     first = text.strip().splitlines()[0][:160] if text.strip() else ""
     return InputError(
         "onnx_damaged", f"{located.text} is no valid ONNX model.",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgesdk.errors import UnsupportedError
 from edgesdk.importing._script_ops import resolve
+from edgesdk.importing._translate import short
 
 if TYPE_CHECKING:
     import torch
@@ -155,7 +156,7 @@ def _line(node: Any) -> str | None:
     """Where the author's code said it, on the author's machine."""
     found = _LINE.findall(node.sourceRange() or "")
     own = [f for f in found if "site-packages" not in f[0]] or found
-    return f"{own[0][0]}:{own[0][1]}" if own else None
+    return f"{short(own[0][0])}:{own[0][1]}" if own else None
 
 
 def _constant(node: Any, root: nn.Module) -> tuple[str | None, Any]:
