@@ -6,7 +6,6 @@ Every function takes ``(args, report)``; paths in ``args`` are absolute or relat
 from __future__ import annotations
 
 import gc
-import importlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +32,8 @@ _held: dict[str, Model] = {}
 
 
 def warm(args: Json, report: Report) -> Json:
-    """Import the named modules, so that the job that needs them finds them loaded."""
-    for name in args["modules"]:
-        importlib.import_module(name)
+    """Load what a later job of this process needs; see ``EdgeRuntime.warm_up``."""
+    _runtime(args["runtime"]).warm_up(lowering=args["lowering"])
     return {}
 
 

@@ -21,11 +21,6 @@ from edgesdk.recipe import PackageConfig
 from edgesdk.workers import Pool
 
 Json = dict[str, Any]
-_WARM = {
-    "executorch": ["torch", "executorch.extension.pybindings._portable_lib"],
-    "onnx": ["torch", "torch.onnx", "onnxruntime"],
-    "torchscript": ["torch"],
-}
 
 
 @dataclass(frozen=True)
@@ -126,7 +121,8 @@ def _build(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tu
     with Pool(size, work) as pool:
         builder = Builder(config, import_args(job), work, cache, progress, pool)
         for index in range(1, size):
-            pool.warm("edgesdk._jobs:warm", {"modules": _warm_modules(job.plans[index % len(job.plans)])}, index)
+            plan = job.plans[index % len(job.plans)]
+            pool.warm("edgesdk._jobs:warm", {"runtime": plan.runtime, "lowering": index < len(job.plans)}, index)
         progress.stage("importing")
         with _clock(builder.timings, "import"):
             imported = builder.import_model(job.plans)
@@ -152,10 +148,6 @@ def bundled(job: Job, builder: Builder, imported: Imported, variants: Sequence[V
 def _weights(located: Located) -> int:
     """Bytes of the source, as an estimate of its weights before it is read."""
     return sum(path.stat().st_size for path in located.files or (located.path,) if path and path.is_file())
-
-
-def _warm_modules(plan: VariantPlan) -> list[str]:
-    return _WARM.get(plan.runtime, [])
 
 
 def import_args(job: Job) -> Json:

@@ -72,6 +72,9 @@ class EdgeRuntime(ABC):
     def version(self) -> str:
         """Version of the engine's library, read without importing it."""
 
+    def warm_up(self, *, lowering: bool) -> None:  # noqa: B027 - nothing to load for the test double
+        """Import what :meth:`lower` (or, without ``lowering``, :meth:`load`) needs, while there is nothing else to do."""
+
     @abstractmethod
     def lower(self, model: Model, config: LowerConfig, out: Path) -> Lowered:
         """Write ``out`` (suffix included) from the model.

@@ -30,6 +30,12 @@ class ExecutorchRuntime(EdgeRuntime):
     def version(self) -> str:
         return native.version_of("executorch") or ""
 
+    def warm_up(self, *, lowering: bool) -> None:
+        import torch  # noqa: F401 - the native library needs it loaded; exir loads faster after an export
+
+        if not lowering:
+            native.library()
+
     def lower(self, model: Model, config: LowerConfig, out: Path) -> Lowered:
         from edgesdk.runtimes._et_lower import lower
 

@@ -29,6 +29,13 @@ class OnnxRuntime(EdgeRuntime):
 
         return version("onnxruntime")
 
+    def warm_up(self, *, lowering: bool) -> None:
+        import onnxruntime  # noqa: F401
+
+        if lowering:
+            import onnxscript  # noqa: F401
+            import torch.onnx  # noqa: F401
+
     def lower(self, model: Model, config: LowerConfig, out: Path) -> Lowered:
         """Write the model's program, or its own ONNX file, in the oldest file version that carries it.
 

@@ -44,6 +44,9 @@ class TorchScriptRuntime(EdgeRuntime):
 
         return version("torch")
 
+    def warm_up(self, *, lowering: bool) -> None:
+        import torch  # noqa: F401
+
     def lower(self, model: Model, config: LowerConfig, out: Path) -> Lowered:
         """Write a ``.ptl``; the same model gives the same bytes.
 
