@@ -93,11 +93,15 @@ def _through_torchscript(model: Model, program: ExportedProgram, opset: int) -> 
     buffer: Any = io.BytesIO()  # works for this exporter, though its annotation says path
     try:
         script = wrap(_ts_build.build(program, ranks=True).module)
-        torch.onnx.export(
-            script, tuple(_onnx_check.example_tensors(program)), buffer, dynamo=False, opset_version=opset,
-            dynamic_axes=_axes(model.signature), input_names=[s.name for s in model.signature.inputs],
-            output_names=[s.name for s in model.signature.outputs],
-        )  # fmt: skip
+        inputs = tuple(_onnx_check.example_tensors(program))
+        names = {
+            "input_names": [s.name for s in model.signature.inputs],
+            "output_names": [s.name for s in model.signature.outputs],
+        }
+        with _no_native_log():
+            torch.onnx.export(
+                script, inputs, buffer, dynamo=False, opset_version=opset, dynamic_axes=_axes(model.signature), **names
+            )
         data = buffer.getvalue()
         if not _onnx_check.agrees(script, data, program, model.signature):
             return None
@@ -160,6 +164,21 @@ def _renamed(dim: Any, known: Mapping[str, str]) -> str | None:
 
 
 # -- manners and errors -----------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _no_native_log() -> Iterator[None]:
+    """Keep the C++ log off: torch asks whether it was on by naming the function, not calling it, so it always is, and
+    writes whole graphs to stdout when an operator is missing."""
+    import torch
+
+    native: Any = torch._C
+    switch = native._jit_set_onnx_log_enabled
+    native._jit_set_onnx_log_enabled = lambda _: None
+    try:
+        yield
+    finally:
+        native._jit_set_onnx_log_enabled = switch
 
 
 @contextlib.contextmanager

@@ -124,6 +124,22 @@ def test_equal_bytes_in_two_folders_and_no_paths(picture: Model, tmp_path: Path,
     assert b"graphs.py" not in files[0], "a stack trace was left in the file"
 
 
+class Smooth(torch.nn.Module):
+    """An operator that only one of the exporters knows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, size=(9, 9), mode="bicubic", antialias=True)
+
+
+def test_nothing_is_printed_when_one_exporter_lacks_an_operator(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = graphs.model_of(Smooth(), (torch.randn(1, 1, 6, 6),))
+    _, runner = graphs.lowered("onnx", model, tmp_path)
+    assert capfd.readouterr() == ("", "")
+    assert graphs.difference(runner, model.module, (torch.randn(1, 1, 6, 6),)) < ROUNDING
+
+
 def test_nothing_is_printed(picture: Model, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     graphs.lowered("onnx", picture, tmp_path, LowerConfig(rung="portable"))
     graphs.lowered("onnx", picture, tmp_path, LowerConfig(ort_format=True), "ort")
