@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shutil
 import tempfile
 import threading
@@ -20,7 +19,7 @@ from edgesdk._feed import Feed, dtype_of
 from edgesdk.artifacts import Signature
 from edgesdk.bundle import EdgeBundle, Manifest, _errors
 from edgesdk.bundle.manifest import GoldenTensor, Variant
-from edgesdk.errors import EdgeError, InputError, UnsupportedError, UsageError
+from edgesdk.errors import EdgeError, InputError, UsageError
 
 if TYPE_CHECKING:
     from edgesdk.preprocess import Label
@@ -42,7 +41,7 @@ def load(
         IntegrityError: a hash or the signature is wrong, or the signature is not by ``key``.
         UsageError: there is no such variant.
         MissingToolError: an engine is needed that is not installed; the message says how to install it.
-        UnsupportedError: the variant does not run on this machine, or its engine can't be told a number of threads.
+        UnsupportedError: the variant does not run on this machine.
     """
     with EdgeBundle.open(Path(path), key=key) as bundle:
         return open_session(bundle, variant, threads=threads)
@@ -69,23 +68,15 @@ def open_session(bundle: EdgeBundle, variant: str | None = None, *, threads: int
 
 
 def _load(runtime: EdgeRuntime, path: Path, signature: Signature, threads: int | None) -> Runner:
-    options: dict[str, Any] = {}
-    if threads is not None:
-        if threads < 1:
-            raise UsageError(
-                "bad_threads",
-                f"threads={threads} is not possible.",
-                why="An engine needs at least one.",
-                fix="Give 1 or more.",
-            )
-        if "threads" not in inspect.signature(runtime.load).parameters:
-            raise UnsupportedError(
-                "threads_unsupported", f"The runtime {runtime.name} can't be told a number of threads here.",
-                why="Its Python library has no such setting.", fix="Leave threads out.",
-            )  # fmt: skip
-        options["threads"] = threads
+    if threads is not None and threads < 1:
+        raise UsageError(
+            "bad_threads",
+            f"threads={threads} is not possible.",
+            why="An engine needs at least one.",
+            fix="Give 1 or more.",
+        )
     try:
-        return runtime.load(path, signature, **options)
+        return runtime.load(path, signature, threads=threads)
     except EdgeError:
         raise
     except Exception as exc:

@@ -406,3 +406,11 @@ def test_a_pinned_key(tmp_path: Path) -> None:
     edgesdk.load(tmp_path / "s.edge", key=public).close()
     with pytest.raises(IntegrityError, match="another key"):
         edgesdk.load(tmp_path / "s.edge", key=other)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_number_of_threads_leaves_the_answer_as_it_is(engine: str, bundle: Path, picture: PictureNet) -> None:
+    feed = np.random.default_rng(6).random((2, 3, 6, 6), np.float32)
+    for threads in (1, 2):
+        with edgesdk.load(bundle, engine, threads=threads) as session:
+            np.testing.assert_allclose(session.run({"input": feed})["scores"], picture(feed), **CLOSE)

@@ -84,8 +84,11 @@ class EdgeRuntime(ABC):
         """
 
     @abstractmethod
-    def load(self, path: Path, signature: Signature) -> Runner:
+    def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         """Load a file made by ``lower`` (or by the user).
+
+        ``threads`` is the number of CPU threads; None leaves it to the engine. ExecuTorch and PyTorch have one pool of
+        threads per process, so the last number given holds for all their runners.
 
         Raises:
             InputError: the file is damaged or of another kind.

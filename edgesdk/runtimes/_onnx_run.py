@@ -20,12 +20,14 @@ _FATAL_ONLY = 4
 _ORT_MAGIC = b"ORTM"  # file identifier of the flatbuffer, at byte 4 (onnxruntime/core/flatbuffers/schema/ort.fbs)
 
 
-def options(*, optimize: bool = True) -> Any:
-    """Session options: quiet; the number of threads is ONNX Runtime's own choice (one per physical core)."""
+def options(*, optimize: bool = True, threads: int | None = None) -> Any:
+    """Session options: quiet; without ``threads`` ONNX Runtime takes one per physical core."""
     import onnxruntime
 
     made = onnxruntime.SessionOptions()
     made.log_severity_level = _FATAL_ONLY
+    if threads is not None:
+        made.intra_op_num_threads = threads
     if not optimize:
         made.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return made

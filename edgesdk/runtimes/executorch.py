@@ -41,9 +41,11 @@ class ExecutorchRuntime(EdgeRuntime):
 
         return lower(model, config, out)
 
-    def load(self, path: Path, signature: Signature) -> Runner:
+    def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         from edgesdk.runtimes._et_run import ExecutorchRunner
 
+        if threads is not None:
+            native.library()._unsafe_reset_threadpool(threads)
         return ExecutorchRunner(path, signature)
 
 

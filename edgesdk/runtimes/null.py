@@ -46,7 +46,7 @@ class NullRuntime(EdgeRuntime):
         temporary.replace(out)
         return Lowered(self.name, None, config.quantization, out, "full", min_runtime="1")
 
-    def load(self, path: Path, signature: Signature) -> Runner:
+    def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         """Load a file made by :meth:`lower`; the signature is the file's own.
 
         Raises:

@@ -54,10 +54,10 @@ class OnnxRuntime(EdgeRuntime):
             raise
         return made
 
-    def load(self, path: Path, signature: Signature) -> Runner:
-        from edgesdk.runtimes._onnx_run import OnnxRunner, open_session
+    def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
+        from edgesdk.runtimes._onnx_run import OnnxRunner, open_session, options
 
-        return OnnxRunner(open_session(path), signature, path)
+        return OnnxRunner(open_session(path, options(threads=threads)), signature, path)
 
 
 def _lower_onnx(model: Model, config: LowerConfig, out: Path) -> Lowered:

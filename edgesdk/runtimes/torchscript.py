@@ -72,9 +72,13 @@ class TorchScriptRuntime(EdgeRuntime):
             min_runtime=release, warnings=(DEPRECATED, *old, *lite.warnings),
         )  # fmt: skip
 
-    def load(self, path: Path, signature: Signature) -> Runner:
+    def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         from edgesdk.runtimes._ts_save import read_bytecode
 
+        if threads is not None:
+            import torch
+
+            torch.set_num_threads(threads)
         return _Runner(path, read_bytecode(path).stateful)
 
 
