@@ -94,7 +94,7 @@ def _through_torchscript(model: Model, program: ExportedProgram, opset: int) -> 
     try:
         script = wrap(_ts_build.build(program, ranks=True).module)
         inputs = tuple(_onnx_check.example_tensors(program))
-        names = {
+        names: Any = {
             "input_names": [s.name for s in model.signature.inputs],
             "output_names": [s.name for s in model.signature.outputs],
         }
