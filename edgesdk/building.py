@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -78,6 +79,7 @@ class Builder:
     progress: Progress
     pool: Pool
     timings: dict[str, float] = field(default_factory=dict)
+    began: float = field(default_factory=time.perf_counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _saved: bool = False
 
@@ -263,13 +265,9 @@ class _timed:
         self._builder, self._step = builder, step
 
     def __enter__(self) -> None:
-        import time
-
         self._begin = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        import time
-
         with self._builder._lock:
             took = time.perf_counter() - self._begin
             self._builder.timings[self._step] = max(took, self._builder.timings.get(self._step, 0.0))

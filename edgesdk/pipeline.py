@@ -142,6 +142,7 @@ def bundled(job: Job, builder: Builder, imported: Imported, variants: Sequence[V
         runnable = [v.lowered.id for v in variants if v.verification.verified is True]
         args = {"bundle": str(bundle), "variants": runnable}
         builder.pool.submit("edgesdk._jobs:check_bundle", args, builder.progress.update, not_on=0).result()
+    builder.timings["total"] = time.perf_counter() - builder.began
     return package_document(job, imported, variants, bundle, builder.timings), bundle
 
 
