@@ -150,7 +150,8 @@ def lower(args: Json, report: Report) -> Json:
     config = LowerConfig(**args["config"])
     report("loading the model", None)
     model = _model(args["folder"])
-    if config.quantization == "fp16" and model.program is not None:
+    # TorchScript Lite stores float16 but computes in float32: it takes the program as it is.
+    if config.quantization == "fp16" and model.program is not None and runtime.name != "torchscript":
         report("converting to float16", None)
         model = _half(model, Path(args["folder"]))
     report(f"lowering for {args['runtime']}", None)

@@ -189,7 +189,7 @@ class Builder:
             except WorkerCrashed as crash:
                 failure = _crashed(plan, crash)
                 rung = _LOWER_RUNG.get(rung or "portable")
-            if rung is None or plan.runtime != "executorch" or plan.backend not in find(plan.runtime).runs_here:
+            if rung is None:
                 raise failure
             slips.append(Warn("rung_lowered", f"{plan.id}: {failure.message} Lowered again as '{rung}'."))
 

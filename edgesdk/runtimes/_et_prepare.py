@@ -23,16 +23,16 @@ def prepare(model: Model, config: LowerConfig) -> tuple[ExportedProgram, list[Wa
     Raises:
         UnsupportedError: there is no program, or ExecuTorch takes no such dtype or size.
     """
+    if config.quantization == "fp16":
+        from edgesdk.runtimes._fp16 import to_half
+
+        model = to_half(model)  # unless the caller did, with the values of real inputs
     program = _program_of(model)
     _refuse_complex(program)
     _refuse_unbounded(program)
     program, notes = _on_cpu(program)
     program = _row_major(program)
     notes += _about_doubles(program) + _about_recurrence(program)
-    if config.quantization == "fp16":
-        from edgesdk.runtimes._et_half import in_half_precision
-
-        program = in_half_precision(program)
     return program, notes
 
 
