@@ -42,7 +42,10 @@ def import_options(args: Json) -> ImportOptions:
 
     inputs = tuple(TensorSpec.from_json(spec) for spec in args["inputs"])
     image = tuple(args["image"]) if args.get("image") else None
-    return ImportOptions(inputs=inputs, arch=args["arch"], trust_pickle=args["trust_pickle"], image=image)
+    return ImportOptions(
+        inputs=inputs, arch=args["arch"], trust_pickle=args["trust_pickle"], image=image,
+        needs_program=args.get("needs_program", True),
+    )  # fmt: skip
 
 
 def import_model(args: Json, report: Report) -> Json:
@@ -150,8 +153,9 @@ def lower(args: Json, report: Report) -> Json:
     config = LowerConfig(**args["config"])
     report("loading the model", None)
     model = _model(args["folder"])
-    # TorchScript Lite stores float16 but computes in float32: it takes the program as it is.
-    if config.quantization == "fp16" and model.program is not None and runtime.name != "torchscript":
+    # TorchScript Lite stores float16 but computes in float32, and a user's ONNX graph is narrowed as it is.
+    as_it_is = runtime.name == "torchscript" or (runtime.name == "onnx" and model.onnx is not None)
+    if config.quantization == "fp16" and model.program is not None and not as_it_is:
         report("converting to float16", None)
         model = _half(model, Path(args["folder"]))
     report(f"lowering for {args['runtime']}", None)

@@ -81,7 +81,8 @@ def load(folder: Path) -> Model:
     if (folder / "model.pt2").exists():
         model = replace(model, program=torch.export.load(folder / "model.pt2"))
     if (folder / "model.pt").exists():
-        model = replace(model, script=torch.jit.load(str(folder / "model.pt"), map_location="cpu"))
+        script: torch.jit.ScriptModule = torch.jit.load(str(folder / "model.pt"), map_location="cpu")  # type: ignore[no-untyped-call]
+        model = replace(model, script=script)
     found = sorted((folder / "onnx").glob("*.onnx")) if (folder / "onnx").is_dir() else []
     return replace(model, onnx=found[0]) if found else model
 

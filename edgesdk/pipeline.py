@@ -15,6 +15,7 @@ from edgesdk.assembly import bundle_facts, postprocess, write_bundle
 from edgesdk.building import Builder, Imported, Progress, Variant, pool_size
 from edgesdk.feeding import read_labels
 from edgesdk.importing import ImportOptions, Located, locate
+from edgesdk.naming import safe_name
 from edgesdk.output import check_output, emit, relative
 from edgesdk.planning import VariantPlan, as_json, plan_variants
 from edgesdk.recipe import PackageConfig
@@ -70,7 +71,7 @@ def prepare(config: PackageConfig) -> Job:
     target = targets.find(config.target)
     plans = plan_variants(config, target)
     located = locate(config.model, _options(config))
-    name = config.name or located.source.name
+    name = config.name or safe_name(located.source.name)
     labels = read_labels(config.labels) if config.labels else None
     key_id = _key_id(config.sign)
     check_output(config.folder(name).absolute(), force=config.force)
@@ -157,6 +158,7 @@ def import_args(job: Job) -> Json:
         "model": config.model,
         "inputs": [spec.to_json() for spec in config.inputs],
         "arch": config.arch,
+        "needs_program": any(one.runtime != "onnx" for plan in job.plans for one in (plan, *plan.alternatives)),
         "trust_pickle": config.trust_pickle,
         "image": _image(config),
         "preprocess": config.preprocess.model_dump() if config.preprocess else None,

@@ -68,8 +68,8 @@ def _backends(name: str, config: PackageConfig) -> Iterator[tuple[str, str | Non
         yield name, None
         return
     known = find(name).backends
-    chosen = [b for b in config.backends if b in known] or list(known[:1])
-    for backend in chosen or [None]:
+    chosen: list[str | None] = [b for b in config.backends if b in known] or list(known[:1]) or [None]
+    for backend in chosen:
         yield name, backend
 
 

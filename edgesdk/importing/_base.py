@@ -26,6 +26,8 @@ class ImportOptions:
     trust_pickle: bool = False
     image: tuple[int, int] | None = None
     """Height and width of the picture (``--image``): completes the shape of an image input when nothing else does."""
+    needs_program: bool = True
+    """False when only ONNX Runtime is asked for: an ONNX file then needs no conversion to PyTorch."""
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ def import_onnx(located: Located, options: ImportOptions) -> Model:
         int_ranges=ranges,
         warnings=tuple(warnings),
     )
+    if not options.needs_program:
+        return model
     try:
         return _converted(model, proto, engine, located)
     except EdgeError as exc:

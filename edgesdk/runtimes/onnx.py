@@ -68,12 +68,12 @@ def _lower_onnx(model: Model, config: LowerConfig, out: Path) -> Lowered:
     opset = check_opset(config.opset)
     half = config.quantization == "fp16"
     said: tuple[Warn, ...] = ()
-    if model.program is not None:
-        graph = export(model, model.program, opset, quick=config.rung == "full")
-        _onnx_write.strip(graph)
-    elif model.onnx is not None:
+    if model.onnx is not None:  # the user's own graph, not what came out of a conversion and back
         graph = _onnx_source.read(model.onnx)
         _onnx_source.prepare(graph, model, config.opset, model.onnx)
+    elif model.program is not None:
+        graph = export(model, model.program, opset, quick=config.rung == "full")
+        _onnx_write.strip(graph)
     else:
         raise model.no_program or _nothing()
     _onnx_write.lift_weights(graph)
