@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from edgesdk.artifacts import Model, TensorSpec
+from edgesdk.bundle.manifest import MAX_LABELS
 from edgesdk.errors import InputError, UsageError
+from edgesdk.reading import parse_json, read_bytes
 
 _MAX_LABELS_BYTES = 16 * 2**20
+_LONGEST_LABEL = 1024
+_UNPRINTABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+"""What the manifest's ``Label`` forbids, and halves of surrogate pairs, which UTF-8 can't write."""
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
@@ -21,16 +26,16 @@ def read_labels(path: Path) -> tuple[str, ...]:
         InputError: the file can't be read, is too large, or holds something else.
     """
     try:
-        if path.stat().st_size > _MAX_LABELS_BYTES:
-            raise _bad_labels(path, "It is larger than 16 MiB.")
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_bytes(path, _MAX_LABELS_BYTES).decode("utf-8-sig")
     except OSError as exc:
         raise _bad_labels(path, f"{exc.strerror or exc}.") from exc
     except UnicodeDecodeError as exc:
         raise _bad_labels(path, "It is no UTF-8 text.") from exc
+    except ValueError as exc:
+        raise _bad_labels(path, f"The file can't be taken: {exc}.") from exc
     if text.lstrip().startswith("["):
         try:
-            found = json.loads(text)
+            found = parse_json(text)
         except ValueError as exc:
             raise _bad_labels(path, f"It begins like a JSON list but isn't one: {exc}.") from exc
         if not all(isinstance(word, str) for word in found):
@@ -40,7 +45,21 @@ def read_labels(path: Path) -> tuple[str, ...]:
         labels = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not labels:
         raise _bad_labels(path, "It holds no label.")
+    _check_each(path, labels)
     return labels
+
+
+def _check_each(path: Path, labels: Sequence[str]) -> None:
+    """What a manifest can't hold is said here, with the label's number, and before any work."""
+    if len(labels) > MAX_LABELS:
+        raise _bad_labels(path, f"It holds {len(labels)} labels; a bundle holds at most {MAX_LABELS}.")
+    for number, label in enumerate(labels, 1):
+        if len(label) > _LONGEST_LABEL:
+            raise _bad_labels(path, f"Label {number} has {len(label)} characters, more than {_LONGEST_LABEL}.")
+        if _UNPRINTABLE.search(label):
+            raise _bad_labels(
+                path, f"Label {number}, {ascii(label)}, holds a line break or a character that can't be shown."
+            )
 
 
 def _bad_labels(path: Path, why: str) -> InputError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,9 @@ from typing import Any
 
 from edgesdk._worker import disk_error
 from edgesdk.errors import InputError, UsageError
+from edgesdk.reading import parse_json, read_bytes
 
+_MAX_REPORT = 256 * 2**20
 _TEMPORARY = ".edgesdk-{name}-{pid}"
 
 
@@ -29,13 +31,25 @@ def check_output(folder: Path, *, force: bool) -> None:
 
     Raises:
         UsageError: it exists, and neither edgesdk wrote it nor ``force`` is given; or a parent is no folder.
+        InputError: the file system refuses the path: too long, a loop of links, not readable.
     """
+    try:
+        _check_output(folder, force)
+    except OSError as error:
+        raise disk_error(error) or _unwritable(folder, error) from error
+
+
+def _check_output(folder: Path, force: bool) -> None:
     for parent in folder.parents:
-        if parent.exists() and not parent.is_dir():
+        if (parent.exists() or parent.is_symlink()) and not parent.is_dir():
+            what = "file" if parent.exists() else "link that leads nowhere"
             raise UsageError(
-                "output_not_a_folder", f"{folder} can't be made: {parent} is a file.",
-                why="The path after -o leads through a file.", fix="Choose another folder with -o.",
+                "output_not_a_folder", f"{folder} can't be made: {parent} is a {what}.",
+                why=f"The path after -o leads through a {what}.", fix="Choose another folder with -o.",
             )  # fmt: skip
+    nearest = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(nearest))
     if not (folder.exists() or folder.is_symlink()) or force or _is_ours(folder):
         return
     kind = "folder with other things in it" if folder.is_dir() else "file"
@@ -53,7 +67,7 @@ def _is_ours(folder: Path) -> bool:
     if not any(folder.iterdir()):
         return True
     try:
-        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        report = parse_json(read_bytes(folder / "report.json", _MAX_REPORT))
     except (OSError, ValueError):
         return False
     return isinstance(report, dict) and report.get("schema") == "edgesdk.package/1"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -19,9 +19,13 @@ from pydantic_core import PydanticCustomError
 
 from edgesdk.artifacts import TensorSpec, parse_input
 from edgesdk.errors import EdgeError, InputError, MissingToolError, UsageError, nearest
+from edgesdk.naming import line_problem, name_problem
+from edgesdk.reading import read_bytes
 
 SCHEMA = "edgesdk.recipe/1"
 DEFAULTS = Path(__file__).with_name("defaults.toml")
+_MAX_RECIPE = 16 * 2**20
+_LONGEST_SHOWN = 120  # characters of a wrong value that a message repeats
 
 SCHEMES = (
     "none", "dynamic-int8", "static-int8", "qat-int8", "weight-int8", "weight-int4", "fp16", "auto",
@@ -93,6 +97,24 @@ def _numbers(value: Any) -> Any:
     return (value,) if isinstance(value, (int, float)) else value
 
 
+def _checked(problem: Callable[[str], str | None]) -> BeforeValidator:
+    """A text of which ``problem`` knows nothing to say."""
+
+    def check(value: Any) -> Any:
+        said = problem(value) if isinstance(value, str) else None
+        if said:
+            raise PydanticCustomError("unfit_text", "{said}", {"said": said})
+        return value
+
+    return BeforeValidator(check)
+
+
+Name = Annotated[str, _checked(name_problem)]
+Version = Annotated[str, Field(min_length=1), _checked(lambda text: line_problem(text, 100))]
+License = Annotated[str, _checked(lambda text: line_problem(text, 1024))]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -108,8 +130,13 @@ class PreprocessOptions(_Frozen):
 
     image: Annotated[int, Field(strict=True, ge=1, le=16384)] | None = None
     resize: Annotated[Literal["shorter", "stretch", "letterbox"], _one_of(RESIZES)] | None = None
-    mean: Annotated[tuple[float, ...], BeforeValidator(_numbers)] | None = None
-    std: Annotated[tuple[Annotated[float, Field(strict=True, gt=0)], ...], BeforeValidator(_numbers)] | None = None
+    mean: Annotated[tuple[Finite, ...], BeforeValidator(_numbers)] | None = None
+    std: (
+        Annotated[
+            tuple[Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)], ...], BeforeValidator(_numbers)
+        ]
+        | None
+    ) = None
     interpolation: Annotated[Literal["bilinear", "bicubic", "nearest"], _one_of(INTERPOLATIONS)] | None = None
 
 
@@ -145,9 +172,9 @@ class PackageConfig(_Frozen):
     eval: str | None = None
     max_drop: Annotated[float, Field(strict=True, ge=0, le=100)] | None = None
     prune: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
-    name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    version: Annotated[str, Field(min_length=1, max_length=100)] = "1.0.0"
-    license: str | None = None
+    name: Name | None = None
+    version: Version = "1.0.0"
+    license: License | None = None
     sign: Path | None = None
     output: Path | None = None
     root: Path = Path("dist")
@@ -238,15 +265,14 @@ def read_recipe(path: Path) -> _Layer:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return tomllib.loads(read_bytes(path, _MAX_RECIPE).decode("utf-8"))
     except OSError as exc:
         raise InputError(
             "recipe_unreadable", f"The recipe {path} can't be read: {exc.strerror or exc}.",
             why="The path is wrong, or the file may not be read.",
             fix="Check the path after --recipe; 'edgesdk init MODEL' writes a new recipe.",
         ) from exc  # fmt: skip
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except (ValueError, RecursionError) as exc:
         raise InputError(
             "recipe_broken", f"The recipe {path} is not valid TOML: {exc}.",
             why="A quote, bracket or equals sign is missing or misplaced there, or the file is of another kind.",
@@ -367,6 +393,11 @@ _MUST = {
     "tuple_type": "must be a list",
     "too_short": "must name at least one",
     "string_too_short": "must not be empty",
+    "string_unicode": "must be text that UTF-8 can write",
+    "finite_number": "must be a finite number",
+    "float_parsing": "must be a number",
+    "int_parsing": "must be a whole number",
+    "bool_parsing": "must be true or false",
 }
 _CODES = {
     "target": "unknown_target",
@@ -403,7 +434,8 @@ def _worded(exc: ValidationError, layer: _Layer, said: Mapping[str, Any]) -> Edg
 
 
 def _plain(value: Any) -> str:
-    return repr(str(value)) if isinstance(value, (str, Path)) else str(value)
+    text = repr(str(value)) if isinstance(value, (str, Path)) else str(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _check_together(config: PackageConfig, layer: _Layer) -> None:

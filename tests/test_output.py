@@ -18,7 +18,9 @@ DOCUMENT: dict[str, Any] = {"schema": "edgesdk.package/1", "name": "net", "targe
 def writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the content, which other tests look at, by one report file."""
     monkeypatch.setattr(
-        output, "_write", lambda document, bundle, work: (work / "report.json").write_text('{"schema": "edgesdk.package/1"}')
+        output,
+        "_write",
+        lambda document, bundle, work: (work / "report.json").write_text('{"schema": "edgesdk.package/1"}'),
     )
 
 
@@ -72,3 +74,20 @@ def test_a_parent_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="is a file"):
         output.check_output(tmp_path / "file" / "out", force=False)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000, "loop/out"], ids=["long", "deep", "loop"])
+def test_a_path_that_no_file_system_takes_is_an_error_in_words(tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises((InputError, UsageError), match="can't be"):
+        output.check_output(tmp_path / name, force=False)
+
+
+def test_a_folder_that_may_not_be_written_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may write anywhere, so what the system would say to others is put in its mouth."""
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    with pytest.raises(InputError, match=str(tmp_path)) as caught:
+        output.check_output(tmp_path / "new" / "out", force=False)
+    assert caught.value.code == "no_permission"

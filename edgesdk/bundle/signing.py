@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgesdk.bundle import _errors, _json
 from edgesdk.errors import InputError, UsageError
+from edgesdk.reading import open_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -189,7 +190,7 @@ def _unreadable() -> tuple[type[Exception], ...]:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(MAX_KEY_FILE)
     except OSError as exc:
         raise InputError(

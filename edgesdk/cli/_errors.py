@@ -118,6 +118,16 @@ _OS = {
     errno.EROFS: ("not_writable", "The file system is read-only", "Write elsewhere with -o."),
     errno.EACCES: ("not_permitted", "Permission is denied", "Change the permissions, or choose another path."),
     errno.EPERM: ("not_permitted", "Permission is denied", "Change the permissions, or choose another path."),
+    errno.EFBIG: ("disk_full", "A file grew beyond the limit", "Raise the limit (ulimit -f), or write elsewhere with -o."),
+    errno.EIO: ("disk_broken", "The disk reports an error", "Check the disk, or write elsewhere."),
+    errno.EMFILE: ("too_many_files", "Too many files are open", "Raise the limit: ulimit -n 1024."),
+    errno.ENFILE: ("too_many_files", "Too many files are open", "Close other programs."),
+    errno.ENAMETOOLONG: ("bad_path", "The path is too long", "Choose a shorter one."),
+    errno.ELOOP: ("bad_path", "The path leads through links that point to each other", "Correct the links."),
+    errno.ENOTDIR: ("bad_path", "A part of the path is a file, not a folder", "Correct the path."),
+    errno.ESTALE: ("bad_path", "The folder is gone", "Change to a folder that exists."),
+    errno.ENOMEM: ("out_of_memory", "There is not enough memory", "Close other programs, or use --jobs 1."),
+    errno.EAGAIN: ("too_many_processes", "No further process or thread can be started", "Raise the limit: ulimit -u."),
 }  # fmt: skip
 
 
@@ -128,6 +138,13 @@ def from_os(exc: OSError) -> InputError | None:
     code, what, fix = _OS[exc.errno]
     where = f": {exc.filename}" if exc.filename else ""
     return InputError(code, f"{what}{where}.", why="The file system refused to read or write there.", fix=fix)
+
+
+def out_of_memory() -> InputError:
+    return InputError(
+        "out_of_memory", "There is not enough memory.", why="The file, or what is made of it, needs more than there is.",
+        fix="Close other programs, raise the limit (ulimit -v), or use --jobs 1.",
+    )  # fmt: skip
 
 
 def bug(exc: Exception, verbose: bool) -> EdgeError:

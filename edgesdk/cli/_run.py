@@ -20,7 +20,8 @@ class _Terminated(BaseException):
 
 def run(words: Sequence[str]) -> int:
     """Parse ``words``, run the verb, and return the exit code."""
-    json, verbose = "--json" in words, bool({"--verbose", "-v"} & set(words))
+    json = any(word.partition("=")[0] == "--json" for word in words)
+    verbose = bool({"--verbose", "-v"} & set(words))
     try:
         with _prepared():
             code = _invoke(list(words))
@@ -36,6 +37,8 @@ def run(words: Sequence[str]) -> int:
         # The reader of our output went away. That is its right; say nothing, and keep Python's exit quiet too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 128 + signal.SIGPIPE
+    except MemoryError:
+        return _errors.show(_errors.out_of_memory(), json)
     except OSError as exc:
         return _errors.show(_errors.from_os(exc) or _errors.bug(exc, verbose), json)
     except Exception as exc:

@@ -199,7 +199,7 @@ class Options(Common):
         """What was said, by field of ``PackageConfig``; a flag counts when it is set."""
         ours = {"json", "quiet", "verbose", "recipe", "dry_run"}
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ours}
-        return {name: value for name, value in values.items() if value not in (None, False)}
+        return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 def run(options: Options, out: Output) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from edgesdk.cli import _options as opt
 from edgesdk.cli._app import Common, verb
 from edgesdk.errors import InputError
+from edgesdk.reading import open_file, parse_json, read_bytes
 
 if TYPE_CHECKING:
     from edgesdk.cli._output import Output
@@ -45,11 +45,10 @@ def _read(path: Path) -> dict[str, Any]:
     if path.is_dir():
         path = path / "report.json"
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             if file.read(2) == b"PK":
                 return _manifest(path)
-            file.seek(0)
-            document = json.loads(file.read(_LIMIT))
+        document = parse_json(read_bytes(path, _LIMIT))
     except OSError as exc:
         raise InputError(
             "report_unreadable", f"{path} can't be read: {exc.strerror or exc}.", why="The path is wrong, or it may not be read.",

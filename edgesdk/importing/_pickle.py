@@ -124,6 +124,8 @@ def scan(stream: IO[bytes] | bytes) -> Scan:
         top = machine.pop()
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, UnicodeError) as exc:
         raise PickleDamaged(str(exc)) from exc
+    except MemoryError as exc:  # the reader asks for as many bytes as the instruction claims
+        raise PickleDamaged("an instruction claims more bytes than there can be") from exc
     named = tuple(machine.named)
     return Scan(
         top=top,

@@ -216,7 +216,7 @@ def _context_keys(document: Any) -> Iterator[str]:
     for context in _nodes(document, "context"):
         try:
             keys = json.loads(context) if isinstance(context, str) else context
-        except ValueError:
+        except (ValueError, RecursionError):
             yield '"'  # unreadable: let it be refused
             continue
         yield from (key for key in (keys if isinstance(keys, list) else ()) if isinstance(key, str))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
 from typing import IO, Final
@@ -12,6 +11,7 @@ from edgesdk.importing._foreign import not_a_model, refuse_foreign
 from edgesdk.importing._pickle import Node, PickleDamaged, Scan, find_module, scan, tensor_keys, walk_dicts
 from edgesdk.importing._protobuf import looks_like_onnx
 from edgesdk.importing._zips import MAX_PICKLE, Members, damaged, open_members, suspicious
+from edgesdk.reading import parse_json
 
 _HEAD: Final = 4096
 # torch.serialization.MAGIC_NUMBER, first pickle of a file that torch.save wrote before 1.6 (or without the ZIP format).
@@ -112,7 +112,7 @@ def _sniff_zip(members: Members) -> str:
 
 def _is_bundle(members: Members) -> bool:
     try:
-        document = json.loads(members.read("manifest.json", 16 << 20))
+        document = parse_json(members.read("manifest.json", 16 << 20))
     except ValueError:
         return False
     return isinstance(document, dict) and str(document.get("schema", "")).startswith("edgesdk.bundle/")
@@ -248,13 +248,13 @@ def read_safetensors_header(path: Path) -> dict[str, dict[str, object]]:
         if 8 + length > size:
             raise damaged(path, f"its safetensors header claims {length} bytes, the file has {size}")
         try:
-            header = json.loads(file.read(length))
-        except (ValueError, RecursionError) as exc:
+            header = parse_json(file.read(length))
+        except ValueError as exc:
             raise damaged(path, f"it begins like safetensors, but its header is no JSON ({exc})") from exc
     tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
     try:
         end = max((int(entry["data_offsets"][1]) for entry in tensors.values()), default=0)
-    except (KeyError, TypeError, ValueError, IndexError) as exc:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as exc:
         raise damaged(path, "its safetensors header has an entry without offsets") from exc
     if 8 + length + end != size:
         raise damaged(path, f"its safetensors header needs {8 + length + end} bytes, the file has {size}")

@@ -273,7 +273,7 @@ def _restore(model: Model, extra: Mapping[str, Any], path: Path) -> Model:
     text = extra[_EXTRA]
     try:
         stored = modelfile.restore(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError, EdgeError) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, EdgeError) as exc:
         raise damaged(path, f"its extra file {_EXTRA} can't be read ({type(exc).__name__}: {exc})") from exc
     if _kinds(stored.signature) != _kinds(model.signature):
         raise damaged(path, f"its extra file {_EXTRA} describes other inputs or outputs than its graph has")

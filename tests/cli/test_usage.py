@@ -201,3 +201,21 @@ def test_a_verb_of_a_later_version_says_so_whatever_is_asked(verb: str, call: Ca
         assert (document["code"], document["exit"]) == ("not_in_this_version", 8)
         assert document["message"] == f"'edgesdk {verb}' is not in this version of edgesdk (0.1.0)."
     assert "Not in this version" in call(verb, "--help").out
+
+
+@pytest.mark.parametrize("option", ["--jobs", "--image", "--opset", "--bytecode", "--prune"])
+def test_nought_is_a_value_and_not_nothing(option: str, call: Call) -> None:
+    ran = call(*PACKAGE, option, "0", "--json")
+    assert (ran.code, ran.document["code"]) == (2, "bad_value")
+    assert option in ran.document["message"]
+
+
+def test_nought_points_is_a_gate(call: Call) -> None:
+    """``--max-drop 0`` asks for no loss at all; it must not be taken for no gate."""
+    ran = call(*PACKAGE, "--max-drop", "0", "--json")
+    assert (ran.code, ran.document["code"]) == (2, "missing_eval")
+
+
+def test_json_with_a_value_is_answered_in_json(call: Call) -> None:
+    ran = call(*PACKAGE, "--json=yes")
+    assert (ran.code, ran.document["exit"], ran.err) == (2, 2, "")

@@ -233,3 +233,28 @@ def test_random_bytes_never_crash(tmp_path: Path) -> None:
         path.write_bytes(starts[index % len(starts)] + rng.bytes(3000))
         with pytest.raises(InputError):
             sniff(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x80\x04\x8e" + struct.pack("<Q", 1 << 60) + b"x.", "claims more bytes"),
+        (struct.pack("<Q", 31) + b'{"a":{"data_offsets":[0,1e999]}', "safetensors"),
+        (struct.pack("<Q", 54) + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,Infinity]}}'[:54], "safetensors"),
+        (struct.pack("<Q", 38) + b'{"a":{"data_offsets":[0,Infinity]}}    ', "offsets"),
+    ],
+    ids=["pickle of an exabyte", "cut", "cut too", "infinite offset"],
+)
+def test_claims_that_no_file_can_keep(data: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.pt"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=said):
+        sniff(path)
+
+
+def test_a_zip_whose_manifest_is_nested_without_end_is_no_bundle(tmp_path: Path) -> None:
+    path = tmp_path / "m.edge"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("manifest.json", '{"schema": "edgesdk.bundle/1", "a": ' + "[" * 100_000)
+    with pytest.raises(InputError, match=r"m\.edge"):
+        sniff(path)
