@@ -1,0 +1,36 @@
+package dev.edgesdk;
+
+import org.jspecify.annotations.Nullable;
+
+/** One engine. It may be absent from the app; {@link #missing()} then says so. */
+public abstract class EdgeRuntime {
+  EdgeRuntime() {}
+
+  /** The name in the manifest: {@code onnx}. */
+  public abstract String name();
+
+  /** How its files end: {@code .onnx}. */
+  public abstract String suffix();
+
+  /** Null when the engine is in the app and starts, else a sentence that says what is missing. */
+  public abstract @Nullable String missing();
+
+  /** The engine's version; only when it isn't {@link #missing()}. */
+  public abstract String version();
+
+  /** The line of a Gradle file that brings the engine; an empty string when there is none. */
+  abstract String dependency();
+
+  /** Whether it has that back end. */
+  boolean has(String backend) {
+    return false;
+  }
+
+  /**
+   * Loads a model.
+   *
+   * @param threads how many threads the engine may use; 0 leaves it to the engine
+   * @throws EdgeException {@code load_failed}: the engine refuses the file
+   */
+  abstract Runner load(ModelFile model, int threads);
+}

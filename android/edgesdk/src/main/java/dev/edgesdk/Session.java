@@ -1,0 +1,234 @@
+package dev.edgesdk;
+
+import java.io.Closeable;
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A loaded variant. Calls from several threads are run one after the other; for more at once open several sessions.
+ *
+ * <pre>{@code
+ * try (Session session = bundle.session()) {
+ *   Tensor scores = session.run(Collections.singletonMap("x", Tensor.of(values, 1, 3))).get("scores");
+ * }
+ * }</pre>
+ */
+public final class Session implements Closeable {
+  /** How {@link EdgeBundle#session(Config)} loads. Its methods return changed copies. */
+  public static final class Config {
+    /** The first variant that runs here; threads as the engine likes. */
+    public static final Config DEFAULT = new Config(null, 0, false);
+
+    final @Nullable String variant;
+    final int threads;
+    final boolean selfTest;
+
+    private Config(@Nullable String variant, int threads, boolean selfTest) {
+      this.variant = variant;
+      this.threads = threads;
+      this.selfTest = selfTest;
+    }
+
+    /** Takes the variant of this id and no other. */
+    public Config withVariant(String id) {
+      return new Config(id, threads, selfTest);
+    }
+
+    /**
+     * Gives the engine this many threads.
+     *
+     * @throws EdgeException {@code bad_threads}: less than 1
+     */
+    public Config withThreads(int threads) {
+      if (threads < 1) {
+        throw new EdgeException(
+            "bad_threads", "threads=" + threads + " is not possible.", "An engine needs at least one.", "Give 1 or more.");
+      }
+      return new Config(variant, threads, selfTest);
+    }
+
+    /** Runs the golden calls at once; a variant that fails them is passed over as if it didn't run here. */
+    public Config withSelfTest() {
+      return new Config(variant, threads, true);
+    }
+  }
+
+  private final Manifest manifest;
+  private final Variant variant;
+  private final List<String> skipped;
+  private final Map<String, ByteBuffer> golden;
+  private final ModelFile files;
+  private final Feed feed;
+  private final Tensor[] inputs;
+  private @Nullable Runner runner;
+  private @Nullable Classifier classifier;
+
+  Session(EdgeBundle bundle, ModelFile files, Runner runner, List<String> skipped) {
+    this.manifest = bundle.manifest();
+    this.variant = files.variant;
+    this.files = files;
+    this.runner = runner;
+    this.skipped = skipped;
+    this.golden = new HashMap<>();
+    for (Golden call : manifest.golden()) {
+      for (GoldenTensor tensor : call.inputs()) {
+        golden.put(tensor.file, bundle.file(tensor.file));
+      }
+      for (GoldenTensor tensor : call.outputs()) {
+        golden.put(tensor.file, bundle.file(tensor.file));
+      }
+    }
+    this.feed = new Feed(manifest.inputs(), manifest.name());
+    this.inputs = new Tensor[manifest.inputs().size()];
+  }
+
+  /** Everything that is known about the model. */
+  public Manifest manifest() {
+    return manifest;
+  }
+
+  /** The variant that was loaded. */
+  public Variant variant() {
+    return variant;
+  }
+
+  /** Why the variants before this one were passed over: one sentence for each. */
+  public List<String> skipped() {
+    return Collections.unmodifiableList(skipped);
+  }
+
+  /**
+   * Runs once.
+   *
+   * @param inputs a tensor for every input, of exactly its dtype and of a shape that it allows; they aren't copied
+   * @return every output by name, in the manifest's order; the tensors belong to the caller
+   * @throws EdgeException {@code input_missing}, {@code unknown_input}, {@code dtype_mismatch}, {@code shape_mismatch},
+   *     {@code run_failed}, {@code session_closed}
+   */
+  public synchronized Map<String, Tensor> run(Map<String, Tensor> inputs) {
+    Runner open = open();
+    feed.bind(inputs, this.inputs);
+    List<TensorSpec> specs = manifest.outputs();
+    @Nullable Tensor[] outputs = new Tensor[specs.size()];
+    Map<String, Long> symbols = Shapes.symbols(manifest.inputs(), this.inputs);
+    for (int i = 0; i < outputs.length; i++) {
+      long[] shape = Shapes.expected(specs.get(i), symbols);
+      outputs[i] = shape == null ? null : Tensor.allocate(specs.get(i).dtype(), shape);
+    }
+    open.run(this.inputs, outputs);
+    Map<String, Tensor> found = new LinkedHashMap<>();
+    for (int i = 0; i < outputs.length; i++) {
+      found.put(specs.get(i).name(), outputs[i]);
+    }
+    return found;
+  }
+
+  /**
+   * Runs once, into tensors that the caller keeps: with the same tensors again and again nothing is copied or allocated
+   * by this library.
+   *
+   * @param outputs a tensor for every output, of exactly the dtype and shape that it will have
+   * @throws EdgeException as {@link #run(Map)}
+   */
+  public synchronized void run(Map<String, Tensor> inputs, Map<String, Tensor> outputs) {
+    Runner open = open();
+    feed.bind(inputs, this.inputs);
+    List<TensorSpec> specs = manifest.outputs();
+    @Nullable Tensor[] into = new Tensor[specs.size()];
+    for (int i = 0; i < into.length; i++) {
+      Tensor tensor = outputs.get(specs.get(i).name());
+      if (tensor == null) {
+        throw new EdgeException(
+            "output_missing",
+            "There is no tensor for the output '" + specs.get(i).name() + "' of " + manifest.name() + ".",
+            "Every output is computed, so each needs its place.",
+            "Give one made by Tensor.allocate, or call run(inputs).");
+      }
+      Feed.check(specs.get(i), tensor, "Output", manifest.name());
+      into[i] = tensor;
+    }
+    open.run(this.inputs, into);
+  }
+
+  /**
+   * The likeliest classes of a picture, best first.
+   *
+   * @throws EdgeException {@code not_a_classifier}: the bundle doesn't say how a picture becomes the input, or how
+   *     classes are read from the output; {@code bad_top}
+   */
+  public synchronized List<Label> classify(Picture picture, int top) {
+    open();
+    Classifier how = classifier;
+    if (how == null) {
+      how = Classifier.of(manifest);
+      classifier = how;
+    }
+    if (top < 1) {
+      throw new EdgeException("bad_top", "top=" + top + " is not possible.", "It counts classes.", "Give 1 or more.");
+    }
+    return how.answer(run(Collections.singletonMap(how.input(), how.tensor(picture))), top);
+  }
+
+  /**
+   * Runs the bundle's golden calls and compares with the answers of the original model. Each sequence starts from the
+   * initial state, and so does the session afterwards.
+   */
+  public synchronized SelfTest selfTest() {
+    Runner open = open();
+    GoldenRun test = new GoldenRun(manifest, variant, golden);
+    try {
+      Long last = null;
+      for (Golden call : Golden.ordered(manifest.golden())) {
+        if (last == null || last != call.sequence()) {
+          open.reset();
+          last = call.sequence();
+        }
+        test.compare(call, run(test.inputs(call)));
+      }
+    } finally {
+      open.reset();
+    }
+    return test.result();
+  }
+
+  /** Forgets the state that earlier calls left behind. */
+  public synchronized void reset() {
+    open().reset();
+  }
+
+  /** Frees the engine's memory. A call that is running ends first; closing twice is harmless. */
+  @Override
+  public synchronized void close() {
+    Runner open = runner;
+    runner = null;
+    golden.clear();
+    Arrays.fill(inputs, null);
+    if (open != null) {
+      open.close();
+      files.delete();
+    }
+  }
+
+  private Runner open() {
+    Runner open = runner;
+    if (open == null) {
+      throw new EdgeException(
+          "session_closed",
+          "The session of " + manifest.name() + " is closed.",
+          "close() was called, or a try block ended.",
+          "Load the bundle again, or keep the session open for as long as it is used.");
+    }
+    return open;
+  }
+
+  @Override
+  public String toString() {
+    return "Session(" + manifest.name() + ", " + variant.id() + ")";
+  }
+}

@@ -1,0 +1,100 @@
+package dev.edgesdk;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.File;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.file.Files;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.TestFactory;
+
+/** The shared vectors of {@code tests/golden/preprocess}: every picture becomes the same bytes as in Python. */
+final class PictureGoldenTest {
+  private static final File FOLDER = new File(Made.ROOT, "tests/golden/preprocess");
+
+  @TestFactory
+  Stream<DynamicTest> pitfall_n_04_and_n_08_picturesBecomeTheSameBytes() throws IOException {
+    Map<String, Object> document = Made.map(Made.json(new File(FOLDER, "images.json")));
+    byte[] data = Files.readAllBytes(new File(FOLDER, (String) document.get("data")).toPath());
+    List<Object> cases = Made.list(document.get("cases"));
+    assertTrue(cases.size() > 90, "only " + cases.size());
+    return cases.stream().map(Made::map).map(one ->
+        DynamicTest.dynamicTest((String) one.get("name"), () -> check(one, data)));
+  }
+
+  private static void check(Map<String, Object> one, byte[] data) {
+    ImageSpec spec = ImageSpec.read(Made.map(one.get("spec")));
+    byte[] wanted = stored(one.get("pixels"), data);
+    for (Picture picture : pictures(one, stored(one.get("input"), data))) {
+      boolean swapped = picture.orientation >= 5;
+      Plan plan = new Plan(spec, swapped ? picture.width() : picture.height(), swapped ? picture.height() : picture.width());
+      assertArrayEquals(wanted, spec.pixels(picture, plan));
+      if (one.get("tensor") != null) {
+        Tensor tensor = spec.apply(picture);
+        Map<String, Object> place = Made.map(one.get("tensor"));
+        assertEquals(place.get("dtype"), tensor.dtype().word());
+        assertEquals(place.get("shape").toString(), Arrays.toString(tensor.shape()));
+        assertArrayEquals(stored(place, data), tensor.bytes());
+      }
+    }
+  }
+
+  private static byte[] stored(Object place, byte[] data) {
+    int offset = Made.whole(Made.map(place).get("offset"));
+    return Arrays.copyOfRange(data, offset, offset + Made.whole(Made.map(place).get("bytes")));
+  }
+
+  /** The picture in each form that can hold it. */
+  private static List<Picture> pictures(Map<String, Object> one, byte[] samples) {
+    int width = Made.whole(one.get("width"));
+    int height = Made.whole(one.get("height"));
+    List<Picture> found = new ArrayList<>();
+    switch ((String) one.get("mode")) {
+      case "RGB":
+        found.add(Picture.rgb(samples, width, height));
+        found.add(Picture.argb(packed(samples, 3), width, height));
+        break;
+      case "RGBA":
+        found.add(Picture.rgba(samples, width, height));
+        found.add(Picture.argb(packed(samples, 4), width, height));
+        break;
+      case "L":
+        found.add(Picture.gray(samples, width, height));
+        break;
+      case "LA":
+        found.add(Picture.grayAlpha(samples, width, height));
+        break;
+      case "CMYK":
+        found.add(Picture.cmyk(samples, width, height));
+        break;
+      case "I;16":
+        short[] wide = new short[width * height];
+        ByteBuffer.wrap(samples).order(ByteOrder.LITTLE_ENDIAN).asShortBuffer().get(wide);
+        found.add(Picture.gray16(wide, width, height));
+        break;
+      default:
+        throw new AssertionError(one.get("mode"));
+    }
+    found.replaceAll(picture -> picture.withOrientation(Made.whole(one.get("orientation"))));
+    return found;
+  }
+
+  private static int[] packed(byte[] samples, int bands) {
+    int[] pixels = new int[samples.length / bands];
+    for (int i = 0; i < pixels.length; i++) {
+      int at = i * bands;
+      int alpha = bands == 4 ? samples[at + 3] & 255 : 255;
+      pixels[i] = alpha << 24 | (samples[at] & 255) << 16 | (samples[at + 1] & 255) << 8 | samples[at + 2] & 255;
+    }
+    return pixels;
+  }
+}
