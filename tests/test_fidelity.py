@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from edgesdk.artifacts import Signature, TensorSpec, Verification
-from edgesdk.samples import Case
 from edgesdk.fidelity import TOLERANCES, compare, constant_outputs, fidelity_of, run_cases
+from edgesdk.samples import Case
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(0, 5, (4, 1, 10)).astype(np.float32)

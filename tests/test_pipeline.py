@@ -96,7 +96,19 @@ def test_another_target_reuses_the_lowered_file(all_three: edgesdk.Package, tmp_
 
 
 def test_two_at_once_both_get_it_right(home: Path, tmp_path: Path) -> None:
-    words = ("package", digits_pt2(), "--target", "linux", "--runtime", "onnx", "--json", "-o", "out", "--version", "7.0")
+    words = (
+        "package",
+        digits_pt2(),
+        "--target",
+        "linux",
+        "--runtime",
+        "onnx",
+        "--json",
+        "-o",
+        "out",
+        "--version",
+        "7.0",
+    )
     with ThreadPoolExecutor(2) as threads:
         documents = list(threads.map(_json, [_command(*words, cwd=tmp_path) for _ in range(2)]))
     assert documents[0]["bundle_sha256"] == documents[1]["bundle_sha256"] == _sha(tmp_path / "out" / "digits.edge")
@@ -136,7 +148,9 @@ def _wait_until_alone(group: int) -> None:
 def test_a_full_disk_leaves_nothing(home: Path, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], check=False).returncode == 0
+    mounted = (
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], check=False).returncode == 0
+    )
     if not mounted:  # needs root: a file size limit gives the same kind of failure to everybody else
         pytest.skip("mounting a small file system needs root")
     try:
@@ -150,7 +164,9 @@ def test_a_full_disk_leaves_nothing(home: Path, tmp_path: Path) -> None:
 
 def test_a_module_in_memory_is_packaged_and_left_as_it_was(home: Path, tmp_path: Path) -> None:
     net = trained_digits().train()
-    package = edgesdk.package(net, "linux", inputs=["input=float32[1..4,1,8,8]"], runtime="onnx", output=tmp_path / "out")
+    package = edgesdk.package(
+        net, "linux", inputs=["input=float32[1..4,1,8,8]"], runtime="onnx", output=tmp_path / "out"
+    )
     assert net.training
     net.eval()
     pixels, _ = digits_data()

@@ -24,7 +24,9 @@ def test_dynamic_sizes_are_tried_at_both_ends_and_between() -> None:
 
 def test_dimensions_of_one_symbol_have_one_size() -> None:
     both = (Dim(1, 32, "s0"), 4), (2, Dim(1, 32, "s0"))
-    cases = make_cases(_signature(TensorSpec("a", "float32", both[0]), TensorSpec("b", "float32", both[1])), int_ranges={})
+    cases = make_cases(
+        _signature(TensorSpec("a", "float32", both[0]), TensorSpec("b", "float32", both[1])), int_ranges={}
+    )
     assert all(case.feeds[0]["a"].shape[0] == case.feeds[0]["b"].shape[1] for case in cases)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ HERE = "tests.test_workers"
 
 
 def echo(args: dict[str, Any], report: Any) -> dict[str, Any]:
-    print("a library prints to stdout")
+    sys.stdout.write("a library writes to stdout\n")
     report("half", 0.5)
     return {"pid": os.getpid(), **args}
 
