@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from edgesdk import cache as caching
 from edgesdk._jobs import LOWERED, VERIFICATION
 from edgesdk.artifacts import Lowered, Rung, Signature, Verification, Warn
-from edgesdk.errors import EdgeError, GateError, UnsupportedError, from_json
+from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, from_json
 from edgesdk.planning import VariantPlan
 from edgesdk.runtimes import find
 from edgesdk.workers import Pool, WorkerCrashed
@@ -134,10 +134,10 @@ class Builder:
         self._check_form(plan, imported)
         key = caching.key("variant", imported.fingerprint, plan.id, lower_config(self.config, plan), self.config.seed)
         file = plan.id + plan.suffix(self.config)
-        entry = self.cache.get(key)
+        entry = self.cache.get(key, self.folder / "cached")
         if entry:
             lowered = LOWERED.validate_python(entry.document["lowered"])
-            paths = {name: self._place(path, name) for name, path in entry.files.items()}
+            paths = entry.files
             extra = tuple(paths[p.name] for p in lowered.extra_files)
             lowered = replace(lowered, path=paths[file], extra_files=extra)
             verification = VERIFICATION.validate_python(entry.document["verification"])
@@ -145,16 +145,6 @@ class Builder:
             lowered, verification = self._descend(plan, imported, self.folder / plan.id / file)
             self._keep(key, lowered, verification)
         return Variant(lowered, verification, file, caching.sha256_file(lowered.path), lowered.warnings)
-
-    def _place(self, cached: Path, name: str) -> Path:
-        """A cached file under a name in the work folder: the cache may be cleaned by another process meanwhile."""
-        target = self.folder / "cached" / name
-        target.parent.mkdir(exist_ok=True)
-        try:
-            os.link(cached, target)
-        except OSError:
-            target.write_bytes(cached.read_bytes())
-        return target
 
     def _keep(self, key: str, lowered: Lowered, verification: Verification) -> None:
         document = {
@@ -181,17 +171,26 @@ class Builder:
             failure: EdgeError
             try:
                 lowered, where = self._lower(plan, rung or "portable", out)
-                verification = self.verify(plan, imported, lowered, where)
-                if verification.verified in (True, "not_run"):
-                    return replace(lowered, warnings=(*lowered.warnings, *slips)), verification
-                failure = _unfaithful(plan, lowered, verification)
-                rung = _LOWER_RUNG.get(lowered.rung)
+                checked = self._checked(plan, imported, lowered, where)
+                if isinstance(checked, Verification):
+                    return replace(lowered, warnings=(*lowered.warnings, *slips)), checked
+                failure, rung = checked, _LOWER_RUNG.get(lowered.rung)
             except WorkerCrashed as crash:
                 failure = _crashed(plan, crash)
                 rung = _LOWER_RUNG.get(rung or "portable")
             if rung is None:
                 raise failure
             slips.append(Warn("rung_lowered", f"{plan.id}: {failure.message} Lowered again as '{rung}'."))
+
+    def _checked(
+        self, plan: VariantPlan, imported: Imported, lowered: Lowered, lowered_by: int
+    ) -> Verification | EdgeError:
+        """The verification of a file that may be shipped, or what is wrong with it."""
+        try:
+            found = self.verify(plan, imported, lowered, lowered_by)
+        except InputError as error:  # the engine refuses what the signature allows
+            return _does_not_run(plan, error)
+        return found if found.verified in (True, "not_run") else _unfaithful(plan, lowered, found)
 
     def _lower(self, plan: VariantPlan, rung: Rung, out: Path) -> tuple[Lowered, int]:
         out.parent.mkdir(exist_ok=True)
@@ -279,6 +278,14 @@ def _unfaithful(plan: VariantPlan, lowered: Lowered, verification: Verification)
         why="An operator of the runtime computes something else, or the precision doesn't suffice.",
         fix="Try another --runtime or --backend portable, or report the model; nothing was written.",
         details={"id": plan.id, "rung": lowered.rung, "outputs": [o.to_json() for o in verification.outputs]},
+    )  # fmt: skip
+
+
+def _does_not_run(plan: VariantPlan, error: InputError) -> EdgeError:
+    return UnsupportedError(
+        "lowered_file_fails", f"{plan.id} fails on inputs that the model takes: {error.message}",
+        why=error.why, fix="Try another --runtime or --backend portable, fixed sizes in --input, or report the model.",
+        details={"id": plan.id},
     )  # fmt: skip
 
 

@@ -156,18 +156,9 @@ def _exclusive(folder: Path) -> Iterator[None]:
     """Two runs that write the same folder take turns; the lock lies in the cache, not beside the output."""
     import hashlib
 
-    from filelock import FileLock
-
     from edgesdk import cache
 
-    try:
-        locks = cache.root() / "locks"
-        locks.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(locks / f"output-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.lock")
-    except OSError:  # no place for a lock: the rename below still keeps each result whole
-        yield
-        return
-    with lock:
+    with cache.locked(cache.root(), f"output-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"):
         yield
 
 

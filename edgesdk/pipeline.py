@@ -48,7 +48,7 @@ def run(config: PackageConfig, progress: Progress) -> Package:
     folder = config.folder(job.name).absolute()
     cache = caching.Cache(enabled=not config.no_cache)
     with cache.work_folder() as work, cache.lock(job.key or "none-" + job.name):
-        document, bundle = _cached(job, cache) or _build(job, cache, work, progress)
+        document, bundle = _cached(job, cache, work) or _build(job, cache, work, progress)
         progress.stage("writing the package")
         emit(document, bundle, folder, force=config.force)
     progress.done()
@@ -62,7 +62,7 @@ def plan(config: PackageConfig) -> Json:
         EdgeError: whatever can be refused before the model is read.
     """
     job = prepare(config)
-    cached = job.key is not None and not config.no_cache and caching.Cache().get(job.key) is not None
+    cached = job.key is not None and not config.no_cache and caching.Cache().holds(job.key)
     return as_json(config, job.plans, job.name, job.located.kind, cached)
 
 
@@ -106,8 +106,8 @@ def _key(config: PackageConfig, located: Located, labels: Sequence[str] | None, 
     return caching.key("package", files, located.source.git_commit, asked, labels, key_id)
 
 
-def _cached(job: Job, cache: caching.Cache) -> tuple[Json, Path] | None:
-    entry = cache.get(job.key, count=len(job.plans)) if job.key else None
+def _cached(job: Job, cache: caching.Cache, work: Path) -> tuple[Json, Path] | None:
+    entry = cache.get(job.key, work / "found", count=len(job.plans)) if job.key else None
     if entry is None:
         if job.key:
             cache.misses = 0  # counted once, by the variants themselves

@@ -47,7 +47,7 @@ class Worker:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-X", "faulthandler", "-m", "edgesdk._worker", str(write)],
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=[write], env=_environment(),
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=[write], env=_environment(log.parent),
             )  # fmt: skip
         os.close(write)
         self._answers = os.fdopen(read, encoding="utf-8")
@@ -102,9 +102,13 @@ class Worker:
             return file.read().decode(errors="replace")
 
 
-def _environment() -> dict[str, str]:
-    """Workers share the cores, so each native thread pool starts small; hashes are fixed for deterministic files."""
-    return {**os.environ, "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
+def _environment(folder: Path) -> dict[str, str]:
+    """Workers share the cores, so each native thread pool starts small; hashes are fixed for deterministic files.
+
+    Temporary files go to the pool's folder: whatever a library leaves behind, even when it is killed, goes with it.
+    """
+    ours = {"PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
+    return {**os.environ, **ours, "TMPDIR": str(folder.absolute())}
 
 
 class Pool:

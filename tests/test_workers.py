@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,13 @@ def test_stopping_ends_jobs_under_way(tmp_path: Path, monkeypatch: pytest.Monkey
         pool.stop()
         with pytest.raises(WorkerCrashed):
             job.result(timeout=20)
+
+
+def leave_something(args: dict[str, Any], report: Any) -> dict[str, Any]:
+    return {"left": tempfile.mkdtemp()}
+
+
+def test_temporary_files_of_libraries_lie_in_the_pools_folder(pool: Pool, tmp_path: Path) -> None:
+    """What a library forgets to remove, or can't because it is killed, goes with the work folder."""
+    left = pool.submit(f"{HERE}:leave_something", {}, lambda *_: None).result()[1]["left"]
+    assert Path(left).is_relative_to(tmp_path)
