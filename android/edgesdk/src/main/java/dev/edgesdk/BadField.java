@@ -1,6 +1,6 @@
 package dev.edgesdk;
 
-/** A document breaks a rule. Whoever reads it knows which document it is, and makes an {@link EdgeException} of this. */
+/** A document breaks a rule. Who reads it knows which document it is, and makes an {@link EdgeException} of this. */
 final class BadField extends RuntimeException {
   private static final long serialVersionUID = 1;
 

@@ -13,7 +13,7 @@ import org.jspecify.annotations.Nullable;
 /**
  * An open bundle. Entries are views into the mapped file: nothing is copied until it is asked for.
  *
- * <p>The file may be deleted or replaced meanwhile, but must not be shortened in place. Safe for use by several threads.
+ * <p>The file may be deleted or replaced meanwhile, but must not be shortened in place. Several threads may use it.
  */
 public final class EdgeBundle implements Closeable {
   /** How much {@link #open(File, EdgeKey, Check)} looks at. */

@@ -14,10 +14,12 @@ import org.jspecify.annotations.Nullable;
 final class Feed {
   private final List<TensorSpec> wanted;
   private final String model;
+  private final List<int[]> ties;
 
   Feed(List<TensorSpec> wanted, String model) {
     this.wanted = wanted;
     this.model = model;
+    this.ties = ties(wanted);
   }
 
   /** Puts the tensors into the signature's order. */
@@ -34,7 +36,12 @@ final class Feed {
     if (inputs.size() != into.length) {
       throw wrongNames(inputs);
     }
-    checkSymbols(into);
+    for (int i = 0; i < ties.size(); i++) { // no iterator: this runs before every inference
+      int[] tie = ties.get(i);
+      if (into[tie[0]].sizes()[tie[1]] != into[tie[2]].sizes()[tie[3]]) {
+        throw untied(tie, into);
+      }
+    }
   }
 
   static void check(TensorSpec spec, Tensor tensor, String kind, String model) {
@@ -73,34 +80,34 @@ final class Feed {
     }
   }
 
-  /** Dimensions with one symbol have one size. */
-  private void checkSymbols(Tensor[] feed) {
-    Map<String, int[]> first = null;
-    for (int i = 0; i < feed.length; i++) {
+  /** For each further place of a symbol: input and axis of the first, input and axis of this one. */
+  private static List<int[]> ties(List<TensorSpec> wanted) {
+    Map<String, int[]> first = new HashMap<>();
+    List<int[]> found = new ArrayList<>();
+    for (int i = 0; i < wanted.size(); i++) {
       List<Dim> shape = wanted.get(i).shape();
       for (int axis = 0; shape != null && axis < shape.size(); axis++) {
         String symbol = shape.get(axis).symbol();
-        if (symbol == null) {
-          continue;
-        }
-        first = first == null ? new HashMap<String, int[]>() : first;
-        int[] before = first.get(symbol);
-        if (before == null) {
+        int[] before = symbol == null ? null : first.get(symbol);
+        if (before != null) {
+          found.add(new int[] {before[0], before[1], i, axis});
+        } else if (symbol != null) {
           first.put(symbol, new int[] {i, axis});
-        } else if (feed[before[0]].sizes()[before[1]] != feed[i].sizes()[axis]) {
-          throw tied(symbol, before, feed, i, axis);
         }
       }
     }
+    return found;
   }
 
-  private EdgeException tied(String symbol, int[] before, Tensor[] feed, int i, int axis) {
+  private EdgeException untied(int[] tie, Tensor[] feed) {
+    TensorSpec one = wanted.get(tie[0]);
+    TensorSpec other = wanted.get(tie[2]);
+    List<Dim> shape = one.shape();
     return new EdgeException(
         "shape_mismatch",
-        "Dimension " + before[1] + " of '" + wanted.get(before[0]).name() + "' is "
-            + feed[before[0]].sizes()[before[1]] + ", dimension " + axis + " of '" + wanted.get(i).name() + "' is "
-            + feed[i].sizes()[axis] + "; " + model + " needs them equal.",
-        "The model was exported with one size '" + symbol + "' for both.",
+        "Dimension " + tie[1] + " of '" + one.name() + "' is " + feed[tie[0]].sizes()[tie[1]] + ", dimension " + tie[3]
+            + " of '" + other.name() + "' is " + feed[tie[2]].sizes()[tie[3]] + "; " + model + " needs them equal.",
+        "The model was exported with one size '" + (shape == null ? "" : shape.get(tie[1]).symbol()) + "' for both.",
         "Give both the same size.");
   }
 

@@ -5,7 +5,7 @@ import java.util.Collections;
 import java.util.Comparator;
 import java.util.List;
 
-/** One call with the original model's answer. Calls of one sequence run in the order of {@link #step()} after a reset. */
+/** One call with the original model's answer. Calls of one sequence run by {@link #step()}, after a reset. */
 public final class Golden {
   private final String id;
   private final long sequence;

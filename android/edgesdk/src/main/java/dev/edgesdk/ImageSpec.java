@@ -144,7 +144,8 @@ final class ImageSpec {
     for (int i = 0; i < count; i++) {
       Object value = values.get(i);
       if (!(value instanceof Long) || (Long) value < least || (Long) value > most) {
-        throw new BadField("'" + from.path(key) + "' holds " + value + ", no whole number from " + least + " to " + most);
+        throw new BadField(
+            "'" + from.path(key) + "' holds " + value + ", no whole number from " + least + " to " + most);
       }
       found[i] = ((Long) value).intValue();
     }

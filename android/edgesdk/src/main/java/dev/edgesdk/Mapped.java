@@ -51,7 +51,8 @@ final class Mapped {
       }
       return new Mapped(size, windows);
     } catch (IOException cause) {
-      throw Errors.missing(file, "can't be read (" + cause.getMessage() + ")", cause);
+      String reason = cause.getMessage() == null ? cause.getClass().getSimpleName() : cause.getMessage();
+      throw Errors.missing(file, "can't be read (" + reason + ")", cause);
     }
   }
 

@@ -1,8 +1,8 @@
 package dev.edgesdk;
 
 /**
- * Which size the picture gets, and which window of it is the result. All in whole numbers; the text is in Python's {@code
- * preprocess/_geometry.py}. Index 0 is the height, 1 the width.
+ * Which size the picture gets, and which window of it is the result. All in whole numbers; the text is in Python's
+ * {@code preprocess/_geometry.py}. Index 0 is the height, 1 the width.
  */
 final class Plan {
   final int[] resized;

@@ -1,6 +1,6 @@
 package dev.edgesdk;
 
-/** A picture that is computed row by row: 8-bit samples, channels side by side. Steps of preprocessing wrap each other. */
+/** A picture that is computed row by row: 8-bit samples, channels side by side. Steps wrap each other. */
 abstract class Rows {
   final int width;
   final int height;

@@ -48,7 +48,10 @@ public final class Session implements Closeable {
     public Config withThreads(int threads) {
       if (threads < 1) {
         throw new EdgeException(
-            "bad_threads", "threads=" + threads + " is not possible.", "An engine needs at least one.", "Give 1 or more.");
+            "bad_threads",
+            "threads=" + threads + " is not possible.",
+            "An engine needs at least one.",
+            "Give 1 or more.");
       }
       return new Config(variant, threads, selfTest);
     }
@@ -66,6 +69,7 @@ public final class Session implements Closeable {
   private final ModelFile files;
   private final Feed feed;
   private final Tensor[] inputs;
+  private final @Nullable Tensor[] into;
   private @Nullable Runner runner;
   private @Nullable Classifier classifier;
 
@@ -86,6 +90,7 @@ public final class Session implements Closeable {
     }
     this.feed = new Feed(manifest.inputs(), manifest.name());
     this.inputs = new Tensor[manifest.inputs().size()];
+    this.into = new Tensor[manifest.outputs().size()];
   }
 
   /** Everything that is known about the model. */
@@ -140,7 +145,6 @@ public final class Session implements Closeable {
     Runner open = open();
     feed.bind(inputs, this.inputs);
     List<TensorSpec> specs = manifest.outputs();
-    @Nullable Tensor[] into = new Tensor[specs.size()];
     for (int i = 0; i < into.length; i++) {
       Tensor tensor = outputs.get(specs.get(i).name());
       if (tensor == null) {
@@ -209,6 +213,7 @@ public final class Session implements Closeable {
     runner = null;
     golden.clear();
     Arrays.fill(inputs, null);
+    Arrays.fill(into, null);
     if (open != null) {
       open.close();
       files.delete();

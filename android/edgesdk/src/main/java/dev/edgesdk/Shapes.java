@@ -14,7 +14,8 @@ final class Shapes {
     List<Dim> shape = spec.shape() == null ? new ArrayList<Dim>() : spec.shape();
     return new EdgeException(
         "shape_mismatch",
-        kind + " '" + spec.name() + "' of " + model + " wants the shape " + shape + " but got " + Words.shape(got) + ".",
+        kind + " '" + spec.name() + "' of " + model + " wants the shape " + shape + " but got " + Words.shape(got)
+            + ".",
         reason(spec, shape, got),
         fix(spec, shape, got));
   }

@@ -15,8 +15,8 @@ final class Weights {
   }
 
   /**
-   * The weights of the outputs {@code from} to {@code from + count} of an axis from {@code n} to {@code m} samples. All in
-   * double precision, in the order of Pillow's own steps.
+   * The weights of the outputs {@code from} to {@code from + count} of an axis from {@code n} to {@code m} samples. All
+   * in double precision, in the order of Pillow's own steps.
    */
   static Weights of(Filter filter, int n, int m, int from, int count) {
     Weights made = new Weights(count);

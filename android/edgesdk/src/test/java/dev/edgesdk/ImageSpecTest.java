@@ -59,7 +59,8 @@ final class ImageSpecTest {
 
   @Test
   void aStripWithoutCropIsRefused() {
-    String text = GOOD.replace("'crop':{'size':[8,8],'rounding':'half_even'}", "'crop':null").replace("[8,8]", "[9000,9000]");
+    String text = GOOD.replace("'crop':{'size':[8,8],'rounding':'half_even'}", "'crop':null")
+        .replace("[8,8]", "[9000,9000]");
     EdgeException error = Made.fails(
         "image_unreadable", () -> ImageSpec.read(document(text)).apply(Picture.gray(new byte[5000], 5000, 1)));
     assertEquals("A picture of 5000 × 1 would become 45000000 × 9000.", error.message());

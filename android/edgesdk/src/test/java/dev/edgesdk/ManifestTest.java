@@ -74,7 +74,8 @@ final class ManifestTest {
     StringBuilder out = new StringBuilder();
     if (value instanceof Map) {
       for (Map.Entry<String, Object> entry : Made.map(value).entrySet()) {
-        out.append(out.length() == 0 ? "" : ",").append(text(entry.getKey())).append(':').append(text(entry.getValue()));
+        out.append(out.length() == 0 ? "" : ",");
+        out.append(text(entry.getKey())).append(':').append(text(entry.getValue()));
       }
       return "{" + out + "}";
     }

@@ -35,9 +35,9 @@ final class PictureGoldenTest {
     ImageSpec spec = ImageSpec.read(Made.map(one.get("spec")));
     byte[] wanted = stored(one.get("pixels"), data);
     for (Picture picture : pictures(one, stored(one.get("input"), data))) {
-      boolean swapped = picture.orientation >= 5;
-      Plan plan = new Plan(spec, swapped ? picture.width() : picture.height(), swapped ? picture.height() : picture.width());
-      assertArrayEquals(wanted, spec.pixels(picture, plan));
+      int height = picture.orientation >= 5 ? picture.width() : picture.height();
+      int width = picture.orientation >= 5 ? picture.height() : picture.width();
+      assertArrayEquals(wanted, spec.pixels(picture, new Plan(spec, height, width)));
       if (one.get("tensor") != null) {
         Tensor tensor = spec.apply(picture);
         Map<String, Object> place = Made.map(one.get("tensor"));

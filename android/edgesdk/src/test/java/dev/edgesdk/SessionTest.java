@@ -342,7 +342,8 @@ final class SessionTest {
     }
     EdgeException error = Made.fails(
         "no_variant_runs", () -> bundle.session(Session.Config.DEFAULT.withSelfTest()));
-    assertTrue(error.why().startsWith("null-none: 'null-none' of counter fails its self-test: sum: error "), error.why());
+    assertEquals(
+        "null-none: 'null-none' of counter fails its self-test: sum: error 10.0 of 0.0.", error.why());
     try (Session good = EdgeBundle.open(Made.bundle("pair")).session(Session.Config.DEFAULT.withSelfTest())) {
       assertEquals(0, good.skipped().size());
     }

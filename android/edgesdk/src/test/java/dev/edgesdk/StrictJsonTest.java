@@ -32,7 +32,8 @@ final class StrictJsonTest {
   @Test
   void malformedUtf8IsRefused() {
     for (byte[] bytes : new byte[][] {
-        {'"', (byte) 0xff, '"'}, {'"', (byte) 0xc0, (byte) 0x80, '"'}, {'"', (byte) 0xed, (byte) 0xa0, (byte) 0x80, '"'}}) {
+        {'"', (byte) 0xff, '"'}, {'"', (byte) 0xc0, (byte) 0x80, '"'},
+        {'"', (byte) 0xed, (byte) 0xa0, (byte) 0x80, '"'}}) {
       assertThrows(BadField.class, () -> StrictJson.decode(bytes));
     }
   }
