@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Package, TensorSpec, VariantResult, parse_input
-from edgesdk.building import Progress
 from edgesdk.errors import InputError, UsageError
+from edgesdk.progress import Progress, Silent
 
 if TYPE_CHECKING:
     import torch
@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from edgesdk.recipe import PackageConfig
 
 Json = dict[str, Any]
-
-
-class Silent:
-    """A Progress that says nothing."""
-
-    def stage(self, name: str) -> None: ...
-    def update(self, text: str, fraction: float | None = None) -> None: ...
-    def note(self, text: str) -> None: ...
-    def warn(self, text: str) -> None: ...
-    def done(self) -> None: ...
 
 
 def package(
@@ -57,7 +47,7 @@ def package(
         target: ``android``, ``ios`` or ``linux``.
         inputs: ``"NAME=float32[1..8,3,224,224]"`` or :class:`TensorSpec`, one for each input.
         runtime, backend, quantize: one or several, as ``--runtime``, ``--backend`` and ``--quantize``.
-        progress: told what happens; see :class:`edgesdk.building.Progress`.
+        progress: told what happens; see :class:`edgesdk.progress.Progress`.
         options: any further field of :class:`edgesdk.recipe.PackageConfig` (``output=…``, ``arch=…``, ``labels=…``).
 
     Raises:

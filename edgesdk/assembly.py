@@ -15,7 +15,7 @@ from edgesdk.samples import Case, Feed, load_cases, load_outputs
 
 if TYPE_CHECKING:
     from edgesdk.building import Imported, Variant
-    from edgesdk.pipeline import Job
+    from edgesdk.planning import Job
 
 Json = dict[str, Any]
 MAX_GOLDEN_BYTES = 4 * 2**20

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from edgesdk import cache as caching
 from edgesdk._jobs import LOWERED, VERIFICATION
 from edgesdk.artifacts import Lowered, Rung, Signature, Verification, Warn
 from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, from_json
 from edgesdk.planning import VariantPlan
+from edgesdk.progress import Progress
 from edgesdk.runtimes import find
 from edgesdk.workers import Pool, WorkerCrashed
 
@@ -27,16 +28,6 @@ Json = dict[str, Any]
 _LOWER_RUNG: Mapping[Rung, Rung] = {"full": "partial", "partial": "portable"}
 _WORKER_BASE_BYTES = 1_500_000_000
 """Memory of a worker that has torch, executorch and a small model loaded (measured: 1.1 to 1.4 GB)."""
-
-
-class Progress(Protocol):
-    """What the pipeline tells whoever watches; the command line draws it, Python callers may ignore it."""
-
-    def stage(self, name: str) -> None: ...
-    def update(self, text: str, fraction: float | None = None) -> None: ...
-    def note(self, text: str) -> None: ...
-    def warn(self, text: str) -> None: ...
-    def done(self) -> None: ...
 
 
 @dataclass(frozen=True)

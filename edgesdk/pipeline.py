@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from edgesdk import cache as caching
 from edgesdk import targets
-from edgesdk.artifacts import Package, VariantResult, Warn
-from edgesdk.assembly import bundle_facts, postprocess, write_bundle
-from edgesdk.building import Builder, Imported, Progress, Variant, pool_size
+from edgesdk.artifacts import Package
 from edgesdk.feeding import read_labels
 from edgesdk.importing import ImportOptions, Located, locate
 from edgesdk.naming import safe_name
 from edgesdk.output import check_output, emit, relative
-from edgesdk.planning import VariantPlan, as_json, plan_variants
+from edgesdk.planning import Job, as_json, image_size, plan_variants
+from edgesdk.progress import Progress
 from edgesdk.recipe import PackageConfig
-from edgesdk.workers import Pool
 
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run, worked out before anything heavy starts."""
-
-    config: PackageConfig
-    located: Located
-    plans: tuple[VariantPlan, ...]
-    name: str
-    labels: tuple[str, ...] | None
-    key: str | None
-    """Content address of the whole result; None when the import runs user code, which can read anything."""
 
 
 def run(config: PackageConfig, progress: Progress) -> Package:
@@ -48,7 +32,7 @@ def run(config: PackageConfig, progress: Progress) -> Package:
     folder = config.folder(job.name).absolute()
     cache = caching.Cache(enabled=not config.no_cache)
     with cache.work_folder() as work, cache.lock(job.key or "none-" + job.name):
-        document, bundle = _cached(job, cache, work) or _build(job, cache, work, progress)
+        document, bundle = _cached(job, cache, work) or _built(job, cache, work, progress)
         progress.stage("writing the package")
         emit(document, bundle, folder, force=config.force)
     progress.done()
@@ -79,13 +63,9 @@ def prepare(config: PackageConfig) -> Job:
 
 
 def _options(config: PackageConfig) -> ImportOptions:
-    return ImportOptions(inputs=config.inputs, arch=config.arch, trust_pickle=config.trust_pickle, image=_image(config))
-
-
-def _image(config: PackageConfig) -> tuple[int, int] | None:
-    """(height, width) of ``--image``."""
-    side = config.preprocess.image if config.preprocess else None
-    return (side, side) if isinstance(side, int) else side
+    return ImportOptions(
+        inputs=config.inputs, arch=config.arch, trust_pickle=config.trust_pickle, image=image_size(config)
+    )
 
 
 def _key_id(path: Path | None) -> str | None:
@@ -101,8 +81,11 @@ def _key(config: PackageConfig, located: Located, labels: Sequence[str] | None, 
     if located.files is None:
         return None
     files = [(path.name, caching.sha256_file(path)) for path in located.files]
-    asked = config.model_dump(mode="json", exclude={"output", "root", "force", "no_cache", "jobs", "labels", "sign"})
+    asked = config.model_dump(
+        mode="json", exclude={"model", "output", "root", "force", "no_cache", "jobs", "labels", "sign"}
+    )
     asked["inputs"] = [str(spec) for spec in config.inputs]
+    asked["model"] = [located.kind, located.source.name, located.member, None if located.path else located.text]
     return caching.key("package", files, located.source.git_commit, asked, labels, key_id)
 
 
@@ -115,142 +98,10 @@ def _cached(job: Job, cache: caching.Cache, work: Path) -> tuple[Json, Path] | N
     return dict(entry.document), entry.files["bundle.edge"]
 
 
-def _build(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tuple[Json, Path]:
-    """Import, lower, verify and bundle; the finished bundle is in ``work``."""
-    config = job.config
-    size = pool_size(config.jobs, len(job.plans), _weights(job.located))
-    with Pool(size, work) as pool:
-        builder = Builder(config, import_args(job), work, cache, progress, pool)
-        for index in range(1, size):
-            plan = job.plans[index % len(job.plans)]
-            pool.warm("edgesdk._jobs:warm", {"runtime": plan.runtime, "lowering": index < len(job.plans)}, index)
-        progress.stage("importing")
-        with _clock(builder.timings, "import"):
-            imported = builder.import_model(job.plans)
-        progress.stage("lowering and verifying")
-        variants = builder.variants(job.plans, imported)
-        document, bundle = bundled(job, builder, imported, variants)
-    if job.key:
-        cache.put(job.key, document, {"bundle.edge": bundle})
-    return document, bundle
+def _built(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tuple[Json, Path]:
+    from edgesdk.making import build  # numpy and the rest: a run from the cache does without
 
-
-def bundled(job: Job, builder: Builder, imported: Imported, variants: Sequence[Variant]) -> tuple[Json, Path]:
-    """Write the bundle, and run the golden vectors from its final bytes in a process that didn't lower them."""
-    builder.progress.stage("bundling")
-    with _clock(builder.timings, "bundle"):
-        bundle = write_bundle(job, imported, variants, builder.folder)
-        runnable = [v.lowered.id for v in variants if v.verification.verified is True]
-        args = {"bundle": str(bundle), "variants": runnable}
-        builder.pool.submit("edgesdk._jobs:check_bundle", args, builder.progress.update, not_on=0).result()
-    builder.timings["total"] = time.perf_counter() - builder.began
-    return package_document(job, imported, variants, bundle, builder.timings), bundle
-
-
-def _weights(located: Located) -> int:
-    """Bytes of the source, as an estimate of its weights before it is read."""
-    return sum(path.stat().st_size for path in located.files or (located.path,) if path and path.is_file())
-
-
-def import_args(job: Job) -> Json:
-    config = job.config
-    return {
-        "model": config.model,
-        "inputs": [spec.to_json() for spec in config.inputs],
-        "arch": config.arch,
-        "needs_program": any(one.runtime != "onnx" for plan in job.plans for one in (plan, *plan.alternatives)),
-        "trust_pickle": config.trust_pickle,
-        "image": _image(config),
-        "preprocess": config.preprocess.model_dump() if config.preprocess else None,
-        "labels": job.labels,
-        "license": config.license,
-        "seed": config.seed,
-    }
-
-
-class _clock:
-    """Wall time of a block, under a step's name."""
-
-    def __init__(self, timings: dict[str, float], step: str) -> None:
-        self._timings, self._step = timings, step
-
-    def __enter__(self) -> None:
-        self._begin = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self._timings[self._step] = time.perf_counter() - self._begin
-
-
-def package_document(
-    job: Job, imported: Imported, variants: Sequence[Variant], bundle: Path, timings: Mapping[str, float]
-) -> Json:
-    """The ``edgesdk.package/1`` object with the report's fields; paths and this run's timings come later."""
-    target = targets.find(job.config.target)
-    shown = [
-        VariantResult(
-            v.lowered, v.verification, v.file, v.lowered.path.stat().st_size, v.sha256, v.lowered.rung, target.abis
-        )
-        for v in variants
-    ]
-    return {
-        "schema": "edgesdk.package/1",
-        "name": job.name,
-        "version": job.config.version,
-        "target": job.config.target,
-        "output": None,
-        "bundle": None,
-        **bundle_facts(bundle),
-        "variants": [v.to_json() for v in shown],
-        "timings_s": {
-            step: round(timings.get(step, 0.0), 3) for step in ("import", "lower", "verify", "bundle", "total")
-        },
-        "cache": {"hits": 0, "misses": 0},
-        "warnings": [w.to_json() for w in _warnings(job, imported, variants)],
-        "source": {**imported.model["source"], "git_commit": job.located.source.git_commit},
-        "signature": imported.model["signature"],
-        "preprocess": imported.model["preprocess"],
-        "labels": len(imported.model["labels"] or ()),
-        "task": imported.model["task"],
-        "postprocess": postprocess(imported.model),
-        "license": imported.model["license"],
-        "history": imported.model["history"],
-        "parameters": imported.parameters,
-        "macs": imported.macs,
-        "original_bytes": imported.weight_bytes,
-        "signed": job.config.sign is not None,
-        "tools": {"edgesdk": _version(), **caching.library_versions()},
-    }
-
-
-def _version() -> str:
-    from edgesdk._version import __version__
-
-    return __version__
-
-
-def _warnings(job: Job, imported: Imported, variants: Sequence[Variant]) -> list[Warn]:
-    found = [*imported.warnings, *(w for v in variants for w in v.warnings)]
-    found += [
-        Warn("not_verified", f"{v.lowered.id}: {v.verification.why}")
-        for v in variants
-        if v.verification.verified == "not_run"
-    ]
-    if not any("int8" in v.lowered.quantization for v in variants):
-        found.append(_int8_hint(imported))
-    return list(dict.fromkeys(found))
-
-
-def _int8_hint(imported: Imported) -> Warn:
-    saved = f" and would save about {_words_for(imported.weight_bytes * 3 // 4)}" if imported.weight_bytes else ""
-    return Warn(
-        "int8_hint",
-        "The weights stay float: int8 needs --quantize static-int8 with --calibration (100 to 500 typical inputs)"
-        f"{saved}, three quarters of the weights' size.",
-    )
-
-
-def _words_for(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+    return build(job, cache, work, progress)
 
 
 def finished(document: Json, folder: Path, cache: caching.Cache, total: float) -> Package:

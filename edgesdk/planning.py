@@ -13,6 +13,7 @@ from edgesdk.runtimes import EdgeRuntime, find, require, runtimes
 from edgesdk.targets import Target
 
 if TYPE_CHECKING:
+    from edgesdk.importing import Located
     from edgesdk.recipe import PackageConfig
 
 AUTO_ORDER = ("executorch", "onnx", "torchscript")
@@ -34,6 +35,19 @@ class VariantPlan:
 
     def suffix(self, config: PackageConfig) -> str:
         return ".ort" if self.runtime == "onnx" and config.ort_format else find(self.runtime).suffix
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, worked out before anything heavy starts."""
+
+    config: PackageConfig
+    located: Located
+    plans: tuple[VariantPlan, ...]
+    name: str
+    labels: tuple[str, ...] | None
+    key: str | None
+    """Content address of the whole result; None when the import runs user code, which can read anything."""
 
 
 def plan_variants(config: PackageConfig, target: Target) -> tuple[VariantPlan, ...]:
@@ -125,3 +139,9 @@ def as_json(
         ],
         "steps": ["import", "lower", "verify", "bundle"],
     }  # fmt: skip
+
+
+def image_size(config: PackageConfig) -> tuple[int, int] | None:
+    """(height, width) of ``--image``."""
+    side = config.preprocess.image if config.preprocess else None
+    return (side, side) if isinstance(side, int) else side

@@ -11,11 +11,13 @@ from pathlib import Path
 from edgesdk import cache as caching
 from edgesdk._worker import disk_error
 from edgesdk.artifacts import Lowered, Package, VariantResult, Verification, Warn, variant_id
-from edgesdk.building import Builder, Imported, Progress, Variant
+from edgesdk.building import Builder, Imported, Variant
 from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, UsageError
+from edgesdk.making import bundled, import_args
 from edgesdk.output import emit
-from edgesdk.pipeline import bundled, finished, import_args, prepare
+from edgesdk.pipeline import finished, prepare
 from edgesdk.planning import VariantPlan
+from edgesdk.progress import Progress
 from edgesdk.recipe import PackageConfig
 from edgesdk.workers import Pool
 

@@ -13,8 +13,8 @@ from edgesdk.errors import EdgeError, GateError, IntegrityError
 from edgesdk.workers import Pool, WorkerCrashed
 
 if TYPE_CHECKING:
-    from edgesdk.building import Progress
     from edgesdk.importing import ImportOptions
+    from edgesdk.progress import Progress
 
 Json = dict[str, Any]
 

@@ -18,7 +18,7 @@ ENGINES = {"executorch", "onnxruntime"}
 LAYERS = {
     "errors": 0, "_version": 0, "registry": 1, "artifacts": 1,
     "recipe": 3, "recipe_text": 3, "building": 4, "assembly": 4, "planning": 4, "output": 4,
-    "pipeline": 5, "steps": 5, "verdict": 6, "api": 6, "cli": 7, "__main__": 8,
+    "making": 4, "pipeline": 5, "steps": 5, "verdict": 6, "api": 6, "cli": 7, "__main__": 8,
 }  # fmt: skip
 STEP = 2
 

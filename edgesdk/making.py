@@ -1,0 +1,158 @@
+"""The part of a run that the cache saves: import, lower and verify in workers, write and check the bundle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from edgesdk import cache as caching
+from edgesdk import targets
+from edgesdk.artifacts import VariantResult, Warn
+from edgesdk.assembly import bundle_facts, postprocess, write_bundle
+from edgesdk.building import Builder, Imported, Variant, pool_size
+from edgesdk.importing import Located
+from edgesdk.planning import Job, image_size
+from edgesdk.progress import Progress
+from edgesdk.workers import Pool
+
+Json = dict[str, Any]
+
+
+def build(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tuple[Json, Path]:
+    """Import, lower, verify and bundle; the finished bundle is in ``work``."""
+    config = job.config
+    size = pool_size(config.jobs, len(job.plans), _weights(job.located))
+    with Pool(size, work) as pool:
+        builder = Builder(config, import_args(job), work, cache, progress, pool)
+        for index in range(1, size):
+            plan = job.plans[index % len(job.plans)]
+            pool.warm("edgesdk._jobs:warm", {"runtime": plan.runtime, "lowering": index < len(job.plans)}, index)
+        progress.stage("importing")
+        with _clock(builder.timings, "import"):
+            imported = builder.import_model(job.plans)
+        progress.stage("lowering and verifying")
+        variants = builder.variants(job.plans, imported)
+        document, bundle = bundled(job, builder, imported, variants)
+    if job.key:
+        cache.put(job.key, document, {"bundle.edge": bundle})
+    return document, bundle
+
+
+def bundled(job: Job, builder: Builder, imported: Imported, variants: Sequence[Variant]) -> tuple[Json, Path]:
+    """Write the bundle, and run the golden vectors from its final bytes in a process that didn't lower them."""
+    builder.progress.stage("bundling")
+    with _clock(builder.timings, "bundle"):
+        bundle = write_bundle(job, imported, variants, builder.folder)
+        runnable = [v.lowered.id for v in variants if v.verification.verified is True]
+        args = {"bundle": str(bundle), "variants": runnable}
+        builder.pool.submit("edgesdk._jobs:check_bundle", args, builder.progress.update, not_on=0).result()
+    builder.timings["total"] = time.perf_counter() - builder.began
+    return package_document(job, imported, variants, bundle, builder.timings), bundle
+
+
+def _weights(located: Located) -> int:
+    """Bytes of the source, as an estimate of its weights before it is read."""
+    return sum(path.stat().st_size for path in located.files or (located.path,) if path and path.is_file())
+
+
+def import_args(job: Job) -> Json:
+    config = job.config
+    return {
+        "model": config.model,
+        "inputs": [spec.to_json() for spec in config.inputs],
+        "arch": config.arch,
+        "needs_program": any(one.runtime != "onnx" for plan in job.plans for one in (plan, *plan.alternatives)),
+        "trust_pickle": config.trust_pickle,
+        "image": image_size(config),
+        "preprocess": config.preprocess.model_dump() if config.preprocess else None,
+        "labels": job.labels,
+        "license": config.license,
+        "seed": config.seed,
+    }
+
+
+class _clock:
+    """Wall time of a block, under a step's name."""
+
+    def __init__(self, timings: dict[str, float], step: str) -> None:
+        self._timings, self._step = timings, step
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._timings[self._step] = time.perf_counter() - self._begin
+
+
+def package_document(
+    job: Job, imported: Imported, variants: Sequence[Variant], bundle: Path, timings: Mapping[str, float]
+) -> Json:
+    """The ``edgesdk.package/1`` object with the report's fields; paths and this run's timings come later."""
+    target = targets.find(job.config.target)
+    shown = [
+        VariantResult(
+            v.lowered, v.verification, v.file, v.lowered.path.stat().st_size, v.sha256, v.lowered.rung, target.abis
+        )
+        for v in variants
+    ]
+    return {
+        "schema": "edgesdk.package/1",
+        "name": job.name,
+        "version": job.config.version,
+        "target": job.config.target,
+        "output": None,
+        "bundle": None,
+        **bundle_facts(bundle),
+        "variants": [v.to_json() for v in shown],
+        "timings_s": {
+            step: round(timings.get(step, 0.0), 3) for step in ("import", "lower", "verify", "bundle", "total")
+        },
+        "cache": {"hits": 0, "misses": 0},
+        "warnings": [w.to_json() for w in _warnings(job, imported, variants)],
+        "source": {**imported.model["source"], "git_commit": job.located.source.git_commit},
+        "signature": imported.model["signature"],
+        "preprocess": imported.model["preprocess"],
+        "labels": len(imported.model["labels"] or ()),
+        "task": imported.model["task"],
+        "postprocess": postprocess(imported.model),
+        "license": imported.model["license"],
+        "history": imported.model["history"],
+        "parameters": imported.parameters,
+        "macs": imported.macs,
+        "original_bytes": imported.weight_bytes,
+        "signed": job.config.sign is not None,
+        "tools": {"edgesdk": _version(), **caching.library_versions()},
+    }
+
+
+def _version() -> str:
+    from edgesdk._version import __version__
+
+    return __version__
+
+
+def _warnings(job: Job, imported: Imported, variants: Sequence[Variant]) -> list[Warn]:
+    found = [*imported.warnings, *(w for v in variants for w in v.warnings)]
+    found += [
+        Warn("not_verified", f"{v.lowered.id}: {v.verification.why}")
+        for v in variants
+        if v.verification.verified == "not_run"
+    ]
+    if not any("int8" in v.lowered.quantization for v in variants):
+        found.append(_int8_hint(imported))
+    return list(dict.fromkeys(found))
+
+
+def _int8_hint(imported: Imported) -> Warn:
+    saved = f" and would save about {_words_for(imported.weight_bytes * 3 // 4)}" if imported.weight_bytes else ""
+    return Warn(
+        "int8_hint",
+        "The weights stay float: int8 needs --quantize static-int8 with --calibration (100 to 500 typical inputs)"
+        f"{saved}, three quarters of the weights' size.",
+    )
+
+
+def _words_for(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
