@@ -35,6 +35,7 @@ enum Filter {
   }
 
   private static double sinc(double t) {
-    return t == 0 ? 1 : Math.sin(t * Math.PI) / (t * Math.PI);
+    // Strict: the same digits on every machine, with or without a processor's own sine.
+    return t == 0 ? 1 : StrictMath.sin(t * Math.PI) / (t * Math.PI);
   }
 }

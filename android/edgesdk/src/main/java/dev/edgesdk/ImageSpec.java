@@ -244,18 +244,24 @@ final class ImageSpec {
         : Tensor.allocate(dtype, 1, height, width, channels);
     ByteBuffer data = made.data();
     int area = (int) (height * width);
-    for (int i = 0; i < pixels.length; i++) {
-      int c = channelsFirst ? i / area : i % channels;
-      int sample = pixels[channelsFirst ? i % area * channels + c : i] & 255;
-      int at = c * 256 + sample;
-      if (dtype == DType.FLOAT32) {
-        data.putFloat(table.getFloat(4 * at));
-      } else if (dtype == DType.FLOAT16) {
-        data.putShort(table.getShort(2 * at));
-      } else {
-        data.put((byte) sample);
+    for (int c = 0; c < channels; c++) {
+      int from = channelsFirst ? c * area : c;
+      int step = channelsFirst ? 1 : channels;
+      for (int i = 0; i < area; i++) {
+        put(data, from + i * step, c * 256 + (pixels[i * channels + c] & 255));
       }
     }
     return made;
+  }
+
+  /** Element {@code to} of the tensor is element {@code from} of the table. */
+  private void put(ByteBuffer data, int to, int from) {
+    if (dtype == DType.FLOAT32) {
+      data.putFloat(4 * to, table.getFloat(4 * from));
+    } else if (dtype == DType.FLOAT16) {
+      data.putShort(2 * to, table.getShort(2 * from));
+    } else {
+      data.put(to, table.get(from));
+    }
   }
 }

@@ -237,6 +237,62 @@ final class SessionTest {
   }
 
   @Test
+  void closingWaitsForTheCallThatRuns() throws Exception {
+    for (int round = 0; round < 20; round++) {
+      Session session = open("pair");
+      ExecutorService threads = Executors.newFixedThreadPool(4);
+      List<Future<String>> ends = new ArrayList<>();
+      for (int t = 0; t < 4; t++) {
+        ends.add(threads.submit(() -> {
+          try {
+            while (true) {
+              session.run(pair(4));
+            }
+          } catch (EdgeException error) {
+            return error.code();
+          }
+        }));
+      }
+      Thread.sleep(5);
+      session.close();
+      for (Future<String> end : ends) {
+        assertEquals("session_closed", end.get());
+      }
+      threads.shutdown();
+    }
+  }
+
+  /** What an engine itself allocates is its own affair; this library adds nothing to it. */
+  @Test
+  void repeatedRunsAllocateNothing() {
+    EdgeBundle bundle = EdgeBundle.open(Made.bundle("pair"));
+    ModelFile files = new ModelFile(bundle, bundle.manifest().variants().get(0));
+    try (Session session = new Session(bundle, files, new Idle(), new ArrayList<>())) {
+      Map<String, Tensor> inputs = pair(3);
+      Map<String, Tensor> outputs = Map.of("output", Tensor.allocate(DType.FLOAT32, 3, 4));
+      com.sun.management.ThreadMXBean threads =
+          (com.sun.management.ThreadMXBean) java.lang.management.ManagementFactory.getThreadMXBean();
+      long before = 0;
+      for (int i = 0; i < 3000; i++) {
+        if (i == 2000) { // classes are loaded and lambdas linked by now
+          before = threads.getThreadAllocatedBytes(Thread.currentThread().getId());
+        }
+        session.run(inputs, outputs);
+      }
+      long each = (threads.getThreadAllocatedBytes(Thread.currentThread().getId()) - before) / 1000;
+      assertEquals(0, each, "bytes per call");
+    }
+  }
+
+  private static final class Idle extends Runner {
+    @Override
+    void run(Tensor[] inputs, Tensor[] outputs) {}
+
+    @Override
+    void close() {}
+  }
+
+  @Test
   void weightsBesideTheModelAreExtractedAndRemoved() {
     File folder = new File(System.getProperty("java.io.tmpdir"));
     int before = folders(folder);
