@@ -11,10 +11,12 @@ native crash is an answer instead of the end, and memory is given back to the sy
 from __future__ import annotations
 
 import ctypes
+import errno
 import importlib
 import json
 import os
 import queue
+import re
 import signal
 import sys
 import threading
@@ -65,13 +67,9 @@ def _run(job: dict[str, Any], answers: Any) -> dict[str, Any]:
         return {"result": function(job["args"], report)}
     except EdgeError as error:
         return {"error": error.to_json(), "traceback": traceback.format_exc()}
-    except MemoryError:
-        return {"error": _out_of_memory().to_json()}
-    except OSError as error:
-        known = disk_error(error)
+    except Exception as error:
+        known = _out_of_memory() if lacks_memory(error) else disk_error(error) if isinstance(error, OSError) else None
         return {"error": known.to_json()} if known else {"bug": traceback.format_exc()}
-    except Exception:
-        return {"bug": traceback.format_exc()}
 
 
 def _answer(answers: Any, document: dict[str, Any]) -> None:
@@ -82,21 +80,42 @@ def _answer(answers: Any, document: dict[str, Any]) -> None:
 def _out_of_memory() -> EdgeError:
     return InputError(
         "out_of_memory", "There is not enough memory for this model.",
-        why="Lowering needs about three times the size of the weights.",
-        fix="Close other programs, use --jobs 1, or make the model smaller.",
+        why="A process needs one to four gigabytes of address space for its libraries, and about three times the weights.",
+        fix="Close other programs, raise the limit (ulimit -v), use --jobs 1, or make the model smaller.",
     )  # fmt: skip
+
+
+# What C and C++ libraries say instead of raising MemoryError: the dynamic loader, libc, torch's and ONNX Runtime's allocators.
+_NO_MEMORY = re.compile(
+    r"failed to map segment|cannot allocate memory|can't allocate memory|not enough memory|std::bad_alloc"
+    r"|cannot apply additional memory protection|failed to allocate memory|resource temporarily unavailable",
+    re.IGNORECASE,
+)
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether the system refused memory (or a thread's stack), however the library that met it puts it."""
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOMEM, errno.EAGAIN)
+    return isinstance(error, (ImportError, RuntimeError)) and bool(_NO_MEMORY.search(str(error)))
 
 
 def disk_error(error: OSError) -> EdgeError | None:
     """The error a user can act on behind an OSError (disk full, no permission, read-only), else None."""
-    import errno
-
     where = error.filename or "the output folder"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return InputError(
             "disk_full", f"The disk is full; {where} could not be written.",
             why="No space is left on the file system of the output, the cache or the temporary folder.",
             fix="Free some space (edgesdk cache clean helps), or choose another place with -o.",
+        )  # fmt: skip
+    if error.errno == errno.EFBIG:
+        return InputError(
+            "file_too_large", f"{error.filename or 'A file'} grew beyond the largest file that is allowed here.",
+            why="The file system has such a limit, or the shell has (ulimit -f).",
+            fix="Raise the limit: ulimit -f unlimited; or choose another place with -o.",
         )  # fmt: skip
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return InputError(

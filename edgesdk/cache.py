@@ -24,7 +24,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from edgesdk.errors import UsageError
+from edgesdk.errors import InputError, UsageError
 
 DEFAULT_MAX_BYTES = 10 * 2**30
 _LIBRARIES = (
@@ -206,6 +206,14 @@ class Cache:
             lock.acquire()
             folder.mkdir(mode=0o700)
             yield folder
+        except Exception as exc:
+            if folder.exists():
+                raise
+            raise InputError(
+                "work_folder_gone", f"The work folder {folder} was removed during the run.",
+                why="The cache, in which it lies, was deleted by hand or by a cleaning program.",
+                fix="Run it again; 'edgesdk cache clean' may be run at any time.",
+            ) from exc  # fmt: skip
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             lock.release()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from edgesdk import cache as caching
 from edgesdk.cache import Cache
-from edgesdk.errors import UsageError
+from edgesdk.errors import InputError, UsageError
 
 
 def _file(folder: Path, name: str, data: bytes) -> Path:
@@ -102,6 +103,13 @@ def test_without_a_place_for_the_cache_the_work_is_done_elsewhere_and_nothing_st
     with Cache(_file(tmp_path, "file", b"") / "cache").work_folder() as work:
         assert work.parent == temporary
     assert list(temporary.iterdir()) == []
+
+
+def test_a_cache_that_is_deleted_under_a_run_is_said(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    with pytest.raises(InputError, match="was removed during the run"), cache.work_folder() as work:
+        shutil.rmtree(tmp_path / "cache")
+        (work / "x").write_text("y")
 
 
 def test_disabled_neither_reads_nor_writes(tmp_path: Path) -> None:

@@ -15,6 +15,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Help and version are answered here, before anything is imported that takes time.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        from edgesdk.cli import _streams
+
+        _streams.open_all()
     if "_EDGESDK_COMPLETE" not in os.environ:
         if not words or words[0] in ("--help", "-h", "help"):
             return _say(_help())
@@ -34,10 +38,9 @@ def _help() -> str:
 
 
 def _say(text: str) -> int:
+    from edgesdk.cli import _streams
+
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader went away (`edgesdk --help | head -1`); keep the interpreter's exit from complaining.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+        return 0 if _streams.write(1, text) else 3
+    except BrokenPipeError:  # the reader went away (`edgesdk --help | head -1`)
+        return 0

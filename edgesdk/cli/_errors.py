@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import json as jsonlib
@@ -13,6 +14,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from edgesdk._worker import lacks_memory
+from edgesdk.cli import _streams
 from edgesdk.errors import EdgeError, InputError, UsageError
 
 _KEEP = 20  # tracebacks of earlier failures that stay on the disk
@@ -20,19 +23,18 @@ _KEEP = 20  # tracebacks of earlier failures that stay on the disk
 
 def show(error: EdgeError, json: bool) -> int:
     """Print an error where the user asked for it; returns its exit code."""
-    if json:
-        sys.stdout.write(jsonlib.dumps(error.to_json(), indent=2) + "\n")
-        sys.stdout.flush()
-    else:
-        red, plain = ("\x1b[1;31m", "\x1b[0m") if coloured(sys.stderr) else ("", "")
-        lines = [f"{red}error:{plain} {error.message}", f"  why: {error.why}", f"  fix: {error.fix}"]
-        trace = error.details.get("traceback_text")
-        sys.stderr.write("\n".join([*([trace] if trace else []), *lines]) + "\n")
+    with contextlib.suppress(BrokenPipeError):
+        if json and _streams.write(1, jsonlib.dumps(error.to_json(), indent=2) + "\n"):
+            return error.exit
+    red, plain = ("\x1b[1;31m", "\x1b[0m") if coloured(sys.stderr) else ("", "")
+    lines = [f"{red}error:{plain} {error.message}", f"  why: {error.why}", f"  fix: {error.fix}"]
+    trace = error.details.get("traceback_text")
+    _streams.write(2, "\n".join([*([trace] if trace else []), *lines]) + "\n")
     return error.exit
 
 
 def note(text: str, code: int) -> int:
-    sys.stderr.write(f"{text}\n")
+    _streams.write(2, f"{text}\n")
     return code
 
 
@@ -126,21 +128,28 @@ _OS = {
     errno.ELOOP: ("bad_path", "The path leads through links that point to each other", "Correct the links."),
     errno.ENOTDIR: ("bad_path", "A part of the path is a file, not a folder", "Correct the path."),
     errno.ESTALE: ("bad_path", "The folder is gone", "Change to a folder that exists."),
-    errno.ENOMEM: ("out_of_memory", "There is not enough memory", "Close other programs, or use --jobs 1."),
-    errno.EAGAIN: ("too_many_processes", "No further process or thread can be started", "Raise the limit: ulimit -u."),
 }  # fmt: skip
 
 
-def from_os(exc: OSError) -> InputError | None:
-    """A refusal of the file system that no step expected; None when it looks like a bug of ours."""
-    if exc.errno not in _OS:
+def from_system(exc: Exception) -> InputError | None:
+    """A refusal of the operating system that no step expected; None when it looks like a bug of ours."""
+    if lacks_memory(exc):
+        return _out_of_memory()
+    if not isinstance(exc, OSError) or exc.errno not in _OS:
         return None
     code, what, fix = _OS[exc.errno]
     where = f": {exc.filename}" if exc.filename else ""
     return InputError(code, f"{what}{where}.", why="The file system refused to read or write there.", fix=fix)
 
 
-def out_of_memory() -> InputError:
+def unsaid(exc: OSError) -> InputError:
+    return InputError(
+        "output_stream", f"The answer can't be written to standard output: {exc.strerror or exc}.",
+        why="It leads to a full disk, or to a device that takes nothing.", fix="Send it elsewhere, and run the command again.",
+    )  # fmt: skip
+
+
+def _out_of_memory() -> InputError:
     return InputError(
         "out_of_memory", "There is not enough memory.", why="The file, or what is made of it, needs more than there is.",
         fix="Close other programs, raise the limit (ulimit -v), or use --jobs 1.",

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Any, Protocol
 
+from edgesdk.cli import _streams
 from edgesdk.cli._errors import coloured
 
 
@@ -59,8 +60,8 @@ class Plain:
         self.warned: set[str] = set()
 
     def _line(self, text: str) -> None:
-        sys.stderr.write(f"[{time.monotonic() - self._begin:6.1f} s] {text}\n")
-        sys.stderr.flush()
+        # A log that can't be written any more (disk full, reader gone) is no reason to lose the work.
+        _streams.write(2, f"[{time.monotonic() - self._begin:6.1f} s] {text}\n")
 
     def stage(self, name: str) -> None:
         self._working = True

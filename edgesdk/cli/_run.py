@@ -8,14 +8,21 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from edgesdk.cli import _errors
-from edgesdk.errors import EdgeError
+from edgesdk.cli import _errors, _streams
+from edgesdk.errors import EdgeError, InputError
+
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class _Terminated(BaseException):
-    """SIGTERM, as an exception: temporary folders are removed on the way out."""
+    """SIGTERM, or SIGHUP when the terminal is closed, as an exception: temporary folders are removed on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def run(words: Sequence[str]) -> int:
@@ -24,6 +31,7 @@ def run(words: Sequence[str]) -> int:
     verbose = bool({"--verbose", "-v"} & set(words))
     try:
         with _prepared():
+            _check_folder()
             code = _invoke(list(words))
         sys.stdout.flush()
         return code
@@ -31,18 +39,15 @@ def run(words: Sequence[str]) -> int:
         return _errors.show(error, json)
     except KeyboardInterrupt:
         return _errors.note("interrupted", 128 + signal.SIGINT)
-    except _Terminated:
-        return _errors.note("terminated", 128 + signal.SIGTERM)
+    except _Terminated as end:
+        return _errors.note("terminated", 128 + end.number)
     except BrokenPipeError:
-        # The reader of our output went away. That is its right; say nothing, and keep Python's exit quiet too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _streams.silence(1)  # the reader of our output went away; that is its right
         return 128 + signal.SIGPIPE
-    except MemoryError:
-        return _errors.show(_errors.out_of_memory(), json)
-    except OSError as exc:
-        return _errors.show(_errors.from_os(exc) or _errors.bug(exc, verbose), json)
     except Exception as exc:
-        return _errors.show(_errors.bug(exc, verbose), json)
+        if isinstance(exc, OSError) and not _streams.write(1, ""):
+            return _errors.show(_errors.unsaid(exc), json=False)
+        return _errors.show(_errors.from_system(exc) or _errors.bug(exc, verbose), json)
 
 
 @contextlib.contextmanager
@@ -55,15 +60,31 @@ def _prepared() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _terminate)
+    # A signal that is ignored stays so: nohup means that the run survives its terminal.
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, _terminate)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            if handler is not None:  # None: set by other than Python, which can't set it again
+                signal.signal(number, handler)
 
 
-def _terminate(*_: Any) -> None:
-    raise _Terminated
+def _check_folder() -> None:
+    try:
+        Path.cwd()
+    except OSError as exc:
+        raise InputError(
+            "no_working_folder", "The folder that the command is run in doesn't exist any more.",
+            why="It was deleted or moved after the shell changed into it.", fix="Change to another folder: cd ~",
+        ) from exc  # fmt: skip
+
+
+def _terminate(number: int, _: Any) -> None:
+    raise _Terminated(number)
 
 
 def _invoke(words: list[str]) -> int:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgesdk.cli import _errors, _run
 
-from .conftest import Call
+from .conftest import Call, environment
 
 
 @pytest.fixture
@@ -73,12 +81,12 @@ def test_a_workers_bug_is_told_by_its_last_line() -> None:
     ],
 )
 def test_the_file_system_refuses(number: int, code: str, words: str) -> None:
-    error = _errors.from_os(OSError(number, "said by the system", "out/x.pte"))
+    error = _errors.from_system(OSError(number, "said by the system", "out/x.pte"))
     assert error and (error.exit, error.code, error.message) == (3, code, words)
 
 
 def test_an_unexpected_refusal_of_the_system_is_a_bug() -> None:
-    assert _errors.from_os(OSError(errno.EBADF, "bad descriptor")) is None
+    assert _errors.from_system(OSError(errno.EBADF, "bad descriptor")) is None
 
 
 def test_ctrl_c_leaves_with_130(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,3 +111,88 @@ def _raise(error: BaseException):  # type: ignore[no-untyped-def]
         raise error
 
     return run
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        RuntimeError("can't start new thread: not enough memory"),
+    ],
+)
+def test_too_little_memory_is_no_bug(error: Exception) -> None:
+    found = _errors.from_system(error)
+    assert found and (found.code, found.exit) == ("out_of_memory", 3)
+
+
+@pytest.mark.parametrize("error", [ImportError("cannot import name 'x'"), RuntimeError("shape"), KeyError("memory")])
+def test_other_failures_are_not_taken_for_too_little_memory(error: Exception) -> None:
+    assert _errors.from_system(error) is None
+
+
+def sh(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """``edgesdk`` in the command stands for a process of its own, started by a shell."""
+    ours = f"{shlex.quote(sys.executable)} -m edgesdk"
+    return subprocess.run(
+        ["bash", "-c", command.replace("edgesdk", ours)], cwd=folder, env=environment(folder), capture_output=True,
+        text=True, stdin=subprocess.DEVNULL, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("words", "code"), [("--version", 0), ("package --help", 0), ("inspect nowhere --json", 3)])
+def test_a_closed_stream_changes_no_exit_code(closed: str, words: str, code: int, tmp_path: Path) -> None:
+    ran = sh(tmp_path, f"edgesdk {words} {closed}")
+    assert ran.returncode == code
+    assert "Traceback" not in ran.stderr
+
+
+def test_an_answer_that_can_not_be_written_is_said(tmp_path: Path) -> None:
+    ran = sh(tmp_path, "edgesdk cache --json > /dev/full")
+    assert ran.returncode == 3
+    assert ran.stderr.startswith("error: The answer can't be written to standard output")
+    assert "Exception ignored" not in ran.stderr
+
+
+def test_an_error_that_can_not_be_written_as_json_is_written_in_words(tmp_path: Path) -> None:
+    ran = sh(tmp_path, "edgesdk inspect nowhere --json > /dev/full")
+    assert ran.returncode == 3
+    assert "error: nowhere doesn't exist." in ran.stderr
+
+
+def test_progress_that_nobody_reads_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("a,b\n")
+    for stream in ("2> /dev/full", "2> >(head -c 0)"):
+        assert sh(tmp_path, f"edgesdk inspect m.csv --json {stream}").returncode == 3
+
+
+def test_a_deleted_working_folder_is_named(tmp_path: Path) -> None:
+    ran = sh(tmp_path, "mkdir gone && cd gone && rmdir ../gone && PYTHONPATH=/nowhere edgesdk cache --json")
+    assert ran.returncode == 3
+    assert json.loads(ran.stdout)["code"] == "no_working_folder"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_the_run_is_passed_on_after_cleaning_up(number: int, call: Call, monkeypatch: Any) -> None:
+    from edgesdk.cache import Cache
+
+    monkeypatch.setattr(Cache, "stats", lambda self: os.kill(os.getpid(), number) or time.sleep(5))
+    before = signal.getsignal(number)
+    ran = call("cache")
+    assert (ran.code, ran.err) == (128 + number, "terminated\n")
+    assert signal.getsignal(number) == before
+
+
+def test_nohup_is_honoured(call: Call, monkeypatch: Any) -> None:
+    from edgesdk.cache import Cache
+
+    stats = Cache.stats
+    monkeypatch.setattr(Cache, "stats", lambda self: os.kill(os.getpid(), signal.SIGHUP) or stats(self))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert call("cache").code == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
