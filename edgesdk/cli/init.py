@@ -110,7 +110,7 @@ def _write(path: Path, text: str) -> None:
             partial.replace(path)
     except OSError as exc:
         raise InputError(
-            "not_writable", f"{path} can't be written: {exc.strerror or exc}.", why="The folder is missing or read-only.",
+            "not_writable", f"{path} can't be written: {exc.strerror or exc}.", why="The folder is missing, read-only or full.",
             fix="Choose another place with -o.",
         ) from exc  # fmt: skip
 

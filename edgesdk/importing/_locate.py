@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import hashlib
+import os
 import re
 import zipfile
 from collections.abc import Iterable
@@ -81,6 +82,7 @@ def missing(path: Path) -> InputError:
 
 
 def _unreadable(path: Path, exc: OSError) -> InputError:
+    path = Path(os.fsdecode(exc.filename)) if isinstance(exc.filename, (str, bytes)) else path
     if isinstance(exc, PermissionError):
         return InputError(
             "unreadable_file", f"{path} can't be read: permission denied.",

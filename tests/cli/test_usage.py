@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,20 @@ def test_nought_points_is_a_gate(call: Call) -> None:
     """``--max-drop 0`` asks for no loss at all; it must not be taken for no gate."""
     ran = call(*PACKAGE, "--max-drop", "0", "--json")
     assert (ran.code, ran.document["code"]) == (2, "missing_eval")
+
+
+@pytest.mark.parametrize(
+    "words", [("verify", "F"), (*PACKAGE, "--labels", "F"), (*PACKAGE, "--recipe", "F"), ("report", "F", "-o", "r.md")]
+)
+def test_a_file_that_may_not_be_read_is_no_wrong_command_line(
+    words: tuple[str, ...], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parser would say so with exit 2; root may read anything, so the system's answer is put in its mouth."""
+    Path("F").write_text("x")
+    Path("m.pt2").write_text("x")
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != "F")
+    ran = call(*words, "--json")
+    assert ran.code == 3, ran.document
 
 
 def test_json_with_a_value_is_answered_in_json(call: Call) -> None:
