@@ -120,12 +120,7 @@ def verb(
         app.command(name, cls=_Command, help=inspect.getdoc(options), context_settings=settings)(
             _function(options, run)
         )
-        command: Any = typer.main.get_command(app)
-        for param in command.params:
-            if hasattr(param.type, "readable"):
-                # Whoever reads the file says why it can't, with the exit code of a file and not of the command line.
-                param.type.readable = False
-        return command
+        return typer.main.get_command(app)
 
     return build
 
