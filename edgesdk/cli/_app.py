@@ -152,6 +152,10 @@ def _function(options: type[Options], run: Callable[[Options, Output], int]) -> 
 
     hints = get_type_hints(options, include_extras=True)
     fields = [f for f in dataclasses.fields(options) if f.init]
+    for info in (info for hint in hints.values() for info in getattr(hint, "__metadata__", ())):
+        if hasattr(info, "readable"):
+            # Whoever reads the file says why it can't, with the exit code of a file and not of the command line.
+            info.readable = False
     parameters = [
         inspect.Parameter(
             f.name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[f.name],
