@@ -164,8 +164,8 @@ def _top1(wanted: Sequence[np.ndarray], given: Sequence[np.ndarray]) -> float | 
     """Share of rows whose best class agrees; None unless the output is float scores ``[N, K]`` with K > 1."""
     if not wanted or wanted[0].ndim != 2 or wanted[0].shape[1] < 2 or wanted[0].dtype.kind != "f":
         return None
-    same = [np.argmax(a, 1) == np.argmax(b, 1) for a, b in zip(wanted, given, strict=True)]
-    return float(np.concatenate(same).mean())
+    same = np.concatenate([np.argmax(a, 1) == np.argmax(b, 1) for a, b in zip(wanted, given, strict=True)])
+    return float(same.mean()) if same.size else None
 
 
 def constant_outputs(signature: Signature, reference: Sequence[Sequence[Outputs]]) -> tuple[str, ...]:

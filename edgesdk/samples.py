@@ -103,7 +103,7 @@ def _feed(
     for spec in signature.inputs:
         shape = concrete(spec, sizes)
         if spec.dtype == "bool":
-            feed[spec.name] = np.asarray(rng.random(shape) < (1.0, 0.5, 0.9, 0.5)[kind])
+            feed[spec.name] = _mask(shape, kind, rng)
         elif spec.dtype.startswith(("int", "uint")):
             low, high = int_ranges.get(spec.name, (0, 2))
             feed[spec.name] = np.asarray(rng.integers(low, max(high, low + 1), shape), dtype=spec.dtype)
@@ -112,6 +112,15 @@ def _feed(
             values = picture if picture is not None else _floats(shape, kind, rng)
             feed[spec.name] = np.array(values, dtype=_numpy_dtype(spec.dtype), order="C")
     return feed
+
+
+def _mask(shape: tuple[int, ...], kind: int, rng: np.random.Generator) -> np.ndarray:
+    """Both values in every row of more than one: where all positions are masked, attention answers NaN or fails, and
+    whether True means kept or masked isn't known."""
+    mask = np.asarray(rng.random(shape) < (0.7, 0.5, 0.9, 0.3)[kind])
+    if shape and shape[-1] > 1:
+        mask[..., 0], mask[..., -1] = kind % 2 == 0, kind % 2 == 1
+    return mask
 
 
 def _numpy_dtype(name: str) -> str:

@@ -96,7 +96,8 @@ def export_module(
     module, warnings = prepare(module)
     module, cut = at_head(module)
     warnings += cut
-    trial = try_forward(module, match_inputs(module, options.inputs, hint.inputs))
+    asked, said = (_as_widened(specs, warnings) for specs in (options.inputs, hint.inputs))
+    trial = try_forward(module, match_inputs(module, asked, said))
     names, dropped = _outputs_of(trial.found)
     warnings += dropped
     exported = only_tensors(module) if _is_odd(trial.found) else module
@@ -116,6 +117,12 @@ def export_module(
         raise state_lost()
     warnings += check_program(model, trial.sizes, original=None if changed else module_face)
     return replace(model, warnings=(*hint.warnings, *warnings))
+
+
+def _as_widened(specs: Sequence[TensorSpec], warnings: Sequence[Warn]) -> tuple[TensorSpec, ...]:
+    """Half-precision inputs of a model whose weights became float32 are float32 too."""
+    widened = any(w.code == "half_to_float32" for w in warnings)
+    return tuple(replace(s, dtype="float32") if widened and s.dtype in ("float16", "bfloat16") else s for s in specs)
 
 
 def adopt_program(ep: ExportedProgram, located: Located, options: ImportOptions) -> Model:
@@ -240,7 +247,7 @@ def _is_odd(value: Any) -> bool:
 
     if isinstance(value, torch.Tensor):
         return False
-    if type(value) not in pytree.SUPPORTED_NODES and not (isinstance(value, tuple) and hasattr(value, "_fields")):
+    if type(value) not in pytree.SUPPORTED_NODES:  # a named tuple can be exported, but not saved
         return True
     children = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     return any(map(_is_odd, children))

@@ -25,6 +25,7 @@ def to_inference(program: ExportedProgram) -> list[Warn]:
         one warning that names the places, or none when the graph was in inference form already.
     """
     changed: list[str] = []
+    _leave_inputs_alone(program)
     _write_to_buffers(program.graph_module)
     for graph_module in graphs(program.graph_module):
         for node in list(graph_module.graph.nodes):
@@ -206,6 +207,30 @@ def mutations(graph_module: GraphModule) -> list[tuple[Node, Node]]:
                     if base.op in ("placeholder", "get_attr"):
                         found.append((node, base))
     return found
+
+
+def _leave_inputs_alone(program: ExportedProgram) -> None:
+    """Let ``x.add_(1)`` write to a copy: the caller's memory stays as it is, and no runtime adds the changed input to
+    the outputs (ExecuTorch does)."""
+    import torch
+    from torch.export.graph_signature import OutputKind
+
+    graph, given = program.graph, set(program.graph_signature.user_inputs)
+    written = {base: None for _, base in mutations(program.graph_module) if base.name in given}
+    first = next(n for n in graph.nodes if n.op != "placeholder")
+    for base in written:
+        with graph.inserting_before(first):
+            copied = graph.call_function(torch.ops.aten.clone.default, (base,))
+        copied.meta = {"val": base.meta["val"]}
+        for user in [u for u in base.users if u is not copied]:
+            user.replace_input_with(base, copied)
+    specs, output = program.graph_signature.output_specs, graph.output_node()
+    given_back: Any = output.args[0]
+    pairs = [(v, s) for v, s in zip(given_back, specs, strict=True) if s.kind is not OutputKind.USER_INPUT_MUTATION]
+    if written or len(pairs) < len(specs):
+        output.args = (tuple(v for v, _ in pairs),)
+        specs[:] = [_renamed(v, s) for v, s in pairs]
+        program.graph_module.recompile()
 
 
 def _write_to_buffers(graph_module: GraphModule) -> None:

@@ -74,6 +74,8 @@ def match_parameters(
 ) -> Call:
     """:func:`match_inputs` for parameters that are known already."""
     if not asked and not hinted:
+        if not params:
+            raise _no_inputs()
         raise propose_inputs(module, _required(params))
     specs = merge(asked, hinted)
     _check_known(specs, params)
@@ -142,6 +144,14 @@ def _check_known(specs: Sequence[TensorSpec], params: Sequence[inspect.Parameter
         )
 
 
+def _no_inputs() -> InputError:
+    return InputError(
+        "no_inputs", "The model's forward() takes no inputs.",
+        why="It would answer the same whenever it is called; there is nothing to compare and nothing to feed.",
+        fix="Give forward() the tensors that it works on as parameters, or store its answer as a constant in the app.",
+    )  # fmt: skip
+
+
 def _missing(missing: Sequence[str], specs: Sequence[TensorSpec]) -> UsageError:
     given = ", ".join(s.name for s in specs)
     return UsageError(
@@ -191,7 +201,10 @@ def example(spec: TensorSpec, sizes: Sequence[int], seed: int, span: tuple[int, 
     generator = torch.Generator().manual_seed(seed)
     dtype = torch_dtype(spec.dtype)
     if dtype is torch.bool:
-        return torch.randint(0, 2, tuple(sizes), generator=generator).bool()
+        mask = torch.randint(0, 2, tuple(sizes), generator=generator).bool()
+        if mask.dim() and mask.shape[-1] > 1:  # a row that masks everything is no typical one, and may fail
+            mask[..., 0], mask[..., -1] = seed % 2 == 0, seed % 2 == 1
+        return mask
     if dtype.is_complex:
         return torch.randn(tuple(sizes), generator=generator, dtype=dtype)
     if dtype.is_floating_point:

@@ -7,6 +7,7 @@ outputs without names are ``output``, or ``output_0, output_1, …``.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ def _walk(value: Any, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], 
 def _children(value: Any) -> list[tuple[str, Any]] | None:
     """Named children in the order in which torch's pytree flattens them; None for a leaf."""
     if isinstance(value, Mapping):
-        return [(str(k), v) for k, v in value.items()]
+        return [(str(k) or "_", v) for k, v in value.items()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         fields: tuple[str, ...] = getattr(value, "_fields", ())
         return [(k, getattr(value, k)) for k in fields]
@@ -55,11 +56,13 @@ def _children(value: Any) -> list[tuple[str, Any]] | None:
 
 def unique(names: Sequence[str]) -> list[str]:
     """The same names, a number appended where one occurs twice (a dict key may hold a dot)."""
-    seen: dict[str, int] = {}
+    taken = set(names)
     result: list[str] = []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        result.append(name if seen[name] == 1 else f"{name}_{seen[name] - 1}")
+        free = (f"{name}_{i}" for i in itertools.count(1))
+        new = next(n for n in free if n not in taken) if name in result else name
+        taken.add(new)
+        result.append(new)
     return result
 
 

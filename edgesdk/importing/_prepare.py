@@ -83,9 +83,9 @@ def _to_cpu_float(module: nn.Module) -> list[Warn]:
     def fix(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) in done:
             return done[id(tensor)]
+        if tensor.device.type == "meta" or torch.nn.parameter.is_lazy(tensor):
+            raise _no_values(tensor.device.type != "meta")
         new = tensor.detach()
-        if new.device.type == "meta":
-            raise _no_values()
         if new.device.type != "cpu":
             devices.add(str(new.device))
             new = new.cpu()
@@ -113,7 +113,13 @@ def _to_cpu_float(module: nn.Module) -> list[Warn]:
     return warnings
 
 
-def _no_values() -> InputError:
+def _no_values(lazy: bool) -> InputError:
+    if lazy:
+        return InputError(
+            "weights_missing", "The model has lazy layers whose weights don't exist yet.",
+            why="nn.LazyLinear and its like get their size from the first call, and random values with it.",
+            fix="Call the model once and load its weights before handing it over, or say the sizes (nn.Linear).",
+        )  # fmt: skip
     return InputError(
         "weights_missing",
         "The model's weights have no values.",

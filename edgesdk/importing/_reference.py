@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from edgesdk.artifacts import Model
+from edgesdk.errors import EdgeError, InputError
 from edgesdk.importing._flat import flat_program
 from edgesdk.importing._state import Snapshot, seeded
+from edgesdk.importing._translate import first_sentence
 
 Feed = Mapping[str, np.ndarray[Any, Any]]
 Answer = dict[str, np.ndarray[Any, Any]]
@@ -41,12 +43,21 @@ def _through_module(module: Any, feeds: Sequence[Sequence[Any]]) -> list[list[An
     import torch
 
     before = Snapshot(module)
+    answers = []
     try:
-        answers = []
         for feed in feeds:
             tensors = [torch.from_numpy(np.array(a, order="C", copy=True)) for a in feed]
             answers.append([t.contiguous().numpy() for t in seeded(lambda flat: module(*flat), tensors)])
         return answers
+    except EdgeError:
+        raise
+    except Exception as exc:  # user code raises what it likes
+        shapes = " ".join(f"{a.dtype}{list(a.shape)}" for a in feeds[len(answers)])
+        raise InputError(
+            "forward_failed", f"The model itself fails on an input of the kind that was described: {shapes}.",
+            why=f"{type(exc).__name__}: {first_sentence(exc)}",
+            fix="Ask for the sizes that the model takes, or let forward() accept any values of its inputs' dtypes.",
+        ) from exc  # fmt: skip
     finally:
         before.restore()
 

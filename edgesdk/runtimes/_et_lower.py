@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.artifacts import Lowered, Model, Rung, Warn
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes import _et_native as native
+from edgesdk.runtimes import _et_verifier
 from edgesdk.runtimes._base import LowerConfig
 from edgesdk.runtimes._et_backends import DELEGATES, Attempt, attempts
 from edgesdk.runtimes._et_coverage import Coverage, cover
 from edgesdk.runtimes._et_kernels import refuse_missing_kernels
+from edgesdk.runtimes._et_patch import swapped
 from edgesdk.runtimes._et_prepare import prepare
 from edgesdk.runtimes._et_smoke import smoke
 from edgesdk.runtimes._et_translate import lowering_failed, needs_lenient_check
@@ -131,7 +133,7 @@ def _upstream(program: ExportedProgram, attempt: Attempt, *, lenient: bool) -> M
     import_compiler()
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
-    with warnings.catch_warnings(), _without_logs():
+    with warnings.catch_warnings(), _without_logs(), swapped(_et_verifier.swaps()):
         warnings.simplefilter("ignore")  # upstream's own deprecations; nothing that the user can act on
         manager = to_edge_transform_and_lower(
             program,

@@ -58,9 +58,23 @@ def _is_quick(program: ExportedProgram, opset: int) -> bool:
     """Whether the quick way is open: float32 (TorchScript computes in nothing less), and small enough to copy."""
     import torch
 
+    if _writes_through_views(program):  # the C++ exporter crashes on some of these
+        return False
     tensors = [t for t in (*program.state_dict.values(), *program.constants.values()) if isinstance(t, torch.Tensor)]
     wide = all(t.dtype not in (torch.float16, torch.bfloat16) for t in tensors)
     return opset in _OLD_EXPORTER_OPSETS and wide and sum(t.nbytes for t in tensors) <= _COPYABLE
+
+
+def _writes_through_views(program: ExportedProgram) -> bool:
+    """Whether an in-place operator writes to a part of a tensor: ``y[:, 1] = 0``, ``y[0] += 2``."""
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if node.op != "call_function" or schema is None or not schema.is_mutable or not node.all_input_nodes:
+            continue
+        made_by = getattr(node.all_input_nodes[0].target, "_schema", None)
+        if made_by is not None and not made_by.is_mutable and any(r.alias_info for r in made_by.returns):
+            return True
+    return False
 
 
 # -- the two exporters ------------------------------------------------------------------------------------------------
