@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from edgesdk import cache as caching
 from edgesdk._worker import disk_error
@@ -180,14 +180,50 @@ def _checked(builder: Builder, imported: Imported, lowered: Lowered, work: Path)
 def _external(lowered: Lowered, work: Path) -> tuple[Path, ...]:
     if lowered.runtime != "onnx" or lowered.path.suffix == ".ort":
         return ()
-    from edgesdk.modelfile import external_files
-
     placed = []
-    for name in sorted(external_files(lowered.path)):
-        target = work / name
-        shutil.copyfile(lowered.path.parent / name, target)
+    for name in sorted(_external_names(lowered.path)):
+        source, target = lowered.path.parent / name, work / name
+        _check_inside(lowered.path, source, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
         placed.append(target)
     return tuple(placed)
+
+
+def _external_names(path: Path) -> set[str]:
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    from edgesdk.modelfile import external_files
+
+    try:
+        return external_files(path)
+    except DecodeError as exc:
+        raise InputError(
+            "damaged_file", f"{path} is damaged: it begins like an ONNX model, but can't be read ({exc}).",
+            why="The download or copy was cut short, or the file was changed afterwards.", fix="Get the file again.",
+        ) from exc  # fmt: skip
+
+
+def _check_inside(path: Path, source: Path, name: str) -> None:
+    """The name comes from the file, which may be anybody's: it must not lead out of the folders read and written.
+
+    Raises:
+        InputError: it is absolute, climbs, is a link to elsewhere, or no file is there.
+    """
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    inside = bool(parts) and not name.startswith(("/", "\\")) and ".." not in parts and ":" not in parts[0]
+    if not inside or not source.resolve().is_relative_to(path.parent.resolve()):
+        raise InputError(
+            "unsafe_external_data", f"{path} is refused: it takes weights from {name[:120]!r}, outside its own folder.",
+            why="Such a name could read or overwrite files that have nothing to do with the model.",
+            fix="Save the model with its weights inside, or in a file beside it, and get it from a source you trust.",
+        )  # fmt: skip
+    if len(name.encode()) > 255 or not source.is_file():
+        raise InputError(
+            "missing_file", f"{path} needs the file {name[:120]!r} beside it, which isn't there.",
+            why="An ONNX model may keep its weights in a second file, and only one of the two was copied.",
+            fix="Put both files into one folder, under the names that they were saved with.",
+        )  # fmt: skip
 
 
 def _verified(builder: Builder, imported: Imported, lowered: Lowered) -> Verification:

@@ -214,7 +214,11 @@ def _guarded(action: Callable[[], Any], shown: str, file: Path | None) -> Any:
 
 
 def _failed(shown: str, exc: BaseException, place: str) -> InputError:
-    text = (str(exc) or "no message").strip().splitlines()[0][:300]
+    try:
+        said = str(exc)
+    except Exception:  # the model's own exception class, whose text is the model's own code too
+        said = ""
+    text = (said.strip() or "no message").splitlines()[0][:300]
     return InputError(
         "user_code_failed", f"{shown} raised {type(exc).__name__}: {text} ({place}).",
         why="The fault is in the model's own code, or a file that it needs is missing.",
