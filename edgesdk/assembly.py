@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edgesdk.planning import Job
 
 Json = dict[str, Any]
-MAX_GOLDEN_BYTES = 4 * 2**20
+MAX_GOLDEN_BYTES = 2**18
 """Golden vectors beyond the first sequence are left out above this size: they travel in every app."""
 
 

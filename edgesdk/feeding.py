@@ -82,6 +82,12 @@ def with_user_words(
         InputError: the number of labels isn't the number of classes.
     """
     if preprocess:
+        if model.preprocess is None and not (preprocess.get("mean") or preprocess.get("std")):
+            model = model.warned(
+                "no_normalisation",
+                "Pictures are only scaled to 0…1, since neither --mean nor --std is given. Most vision networks were trained "
+                "with a mean and a standard deviation: give theirs, or the answers are wrong.",
+            )
         model = replace(model, preprocess=_merged(model, preprocess))
     if model.preprocess is not None:
         model = replace(model, preprocess=model.preprocess.bind(model.signature.inputs, adapt=not preprocess))

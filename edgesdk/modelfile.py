@@ -100,8 +100,10 @@ def fingerprint(model: Model) -> str:
         for name in sorted(tensors):
             _hash_tensor(digest, name, tensors[name])
     if model.script is not None:
+        import torch
+
         buffer = io.BytesIO()
-        model.script.save(buffer)
+        torch.jit.save(model.script, buffer)  # its own save() takes names only, and makes one of a buffer
         digest.update(buffer.getbuffer())
     if model.onnx is not None:
         for path in (model.onnx, *(model.onnx.parent / name for name in sorted(external_files(model.onnx)))):

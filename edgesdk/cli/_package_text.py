@@ -14,7 +14,7 @@ Document = Mapping[str, Any]
 
 _NEXT = {
     "android": "add the folder {output}/android to your Gradle build; {output}/README.md has the lines to paste.",
-    "ios": "add the Swift package in {output} to your Xcode project; {output}/README.md has the lines to paste.",
+    "ios": "add the Swift package below {output}/ios to your Xcode project; {output}/README.md has the lines to paste.",
     "linux": "{output}/README.md has the Python lines that load it.",
 }
 

@@ -52,7 +52,7 @@ def run(options: Options, out: Output) -> int:
 
 
 _SIGNATURES = {
-    "valid": "valid",
+    "valid": "valid (of the manifest)",
     "absent": "none: anybody could have made this bundle",
     "invalid": "INVALID: the manifest was changed after signing",
     "untrusted": "by a key that is not trusted here",
@@ -65,6 +65,10 @@ def _show(console: Console, bundle: Path, document: Mapping[str, Any]) -> None:
     verdict = "ok" if document["ok"] else "NOT OK"
     console.print(f"{bundle}: {verdict}", style="bold green" if document["ok"] else "bold red", markup=False)
     console.print(f"  signature  {_SIGNATURES.get(document['signature'], document['signature'])}", markup=False)
+    if document.get("why"):
+        console.print(f"  why        {document['why']}", markup=False)
+    if document["ok"] and not any(v["ran"] for v in document["variants"]):
+        console.print("  note       hashes and layout are right; no variant can be run on this machine", markup=False)
     console.print()
     console.print(
         table(("variant", "ran", "max error", "SNR", ""), [_row(v) for v in document["variants"]], right=(2, 3))

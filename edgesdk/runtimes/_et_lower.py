@@ -131,9 +131,10 @@ def _upstream(program: ExportedProgram, attempt: Attempt, *, lenient: bool) -> M
     from edgesdk.runtimes._et_import import import_compiler
 
     import_compiler()
+    import torch
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
-    with warnings.catch_warnings(), _without_logs(), swapped(_et_verifier.swaps()):
+    with warnings.catch_warnings(), torch.no_grad(), _without_logs(), swapped(_et_verifier.swaps()):
         warnings.simplefilter("ignore")  # upstream's own deprecations; nothing that the user can act on
         manager = to_edge_transform_and_lower(
             program,

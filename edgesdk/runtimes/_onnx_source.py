@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.artifacts import Model, Signature, Size, TensorSpec
 from edgesdk.errors import InputError, UnsupportedError
 from edgesdk.runtimes._onnx_versions import DEFAULT_OPSET, check_file
+from edgesdk.runtimes._onnx_write import graphs
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -61,16 +62,15 @@ def external_missing(path: Path, data: str) -> InputError:
     )  # fmt: skip
 
 
-def prepare(model: ir.Model, source: Model, opset: int | None, path: Path) -> bool:
-    """Apply what was asked: an opset, sizes. Returns whether the graph changed.
+def prepare(model: ir.Model, source: Model, opset: int | None, path: Path, *, sizes: bool = True) -> bool:
+    """Apply what was asked: an opset and, with ``sizes``, sizes. Returns whether sizes were written into the graph.
 
     Raises:
         UnsupportedError: the graph can't be converted, has other sizes, or is too new for the phone.
     """
-    changed = _set_sizes(model, source.signature, path)
+    changed = sizes and _set_sizes(model, source.signature, path)
     if opset is not None and model.opset_imports.get("") != opset:
         _convert(model, opset, path)
-        changed = True
     check_file(path.name, model.opset_imports.get("", DEFAULT_OPSET), 0)
     return changed
 
@@ -118,10 +118,9 @@ def _set_sizes(model: ir.Model, signature: Signature, path: Path) -> bool:
 
 def _forget_sizes(model: ir.Model) -> None:
     """Shapes noted for inner values and outputs may contradict the new sizes; the runtime infers them again."""
-    fixed = {id(value) for value in model.graph.inputs}
-    for node in model.graph:
-        for value in node.outputs:
-            if id(value) not in fixed:
+    for graph in graphs(model):
+        for node in graph:
+            for value in node.outputs:
                 value.shape = None
 
 

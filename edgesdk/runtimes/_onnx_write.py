@@ -25,7 +25,7 @@ def strip(model: ir.Model) -> None:
     """Drop stack traces, module names and inner shapes: they hold paths, and the runtime infers shapes itself."""
     model.metadata_props.clear()
     model.doc_string = None
-    for graph in _graphs(model):
+    for graph in graphs(model):
         graph.metadata_props.clear()
         graph.doc_string = None
         for value in (*graph.inputs, *graph.outputs, *graph.initializers.values()):
@@ -49,13 +49,13 @@ def _strip_value(value: ir.Value) -> None:
 def _number_nodes(model: ir.Model) -> None:
     """Names from the exporter count what happened before in the process; ours only what is in the file."""
     counts: dict[str, int] = {}
-    for graph in _graphs(model):
+    for graph in graphs(model):
         for node in graph:
             number = counts[node.op_type] = counts.get(node.op_type, -1) + 1
             node.name = f"{node.op_type}_{number}"
 
 
-def _graphs(model: ir.Model) -> Iterator[Any]:
+def graphs(model: ir.Model) -> Iterator[Any]:
     yield model.graph
     yield from model.graph.subgraphs()
     for function in model.functions.values():
@@ -70,7 +70,7 @@ def clamp(model: ir.Model) -> None:
 
 
 def _element_types(model: ir.Model) -> Iterable[int]:
-    for graph in _graphs(model):
+    for graph in graphs(model):
         for value in (*graph.inputs, *graph.initializers.values()):
             if value.dtype is not None:
                 yield int(value.dtype)
@@ -135,7 +135,7 @@ def _write_two(model: ir.Model, out: Path, temporary: Path) -> tuple[tuple[Path,
 def operators(model: ir.Model) -> dict[str, int]:
     """Number of nodes by ``domain.Operator``; the standard domain is left out: ``{"Conv": 52}``."""
     counts: dict[str, int] = {}
-    for graph in _graphs(model):
+    for graph in graphs(model):
         for node in graph:
             name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
             counts[name] = counts.get(name, 0) + 1

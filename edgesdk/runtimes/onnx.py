@@ -47,7 +47,7 @@ class OnnxRuntime(EdgeRuntime):
             return _lower_ort(model, config, out)
         made = _lower_onnx(model, config, out)
         try:
-            _check_loads(out)
+            made = _check_loads(made, model, config)
         except EdgeError:
             for path in (out, *made.extra_files):
                 path.unlink(missing_ok=True)
@@ -60,7 +60,7 @@ class OnnxRuntime(EdgeRuntime):
         return OnnxRunner(open_session(path, options(threads=threads)), signature, path)
 
 
-def _lower_onnx(model: Model, config: LowerConfig, out: Path) -> Lowered:
+def _lower_onnx(model: Model, config: LowerConfig, out: Path, *, sizes: bool = True) -> Lowered:
     from edgesdk.runtimes import _onnx_half, _onnx_source, _onnx_write
     from edgesdk.runtimes._onnx_export import export
     from edgesdk.runtimes._onnx_versions import check_opset, least_runtime
@@ -70,7 +70,7 @@ def _lower_onnx(model: Model, config: LowerConfig, out: Path) -> Lowered:
     said: tuple[Warn, ...] = ()
     if model.onnx is not None:  # the user's own graph, not what came out of a conversion and back
         graph = _onnx_source.read(model.onnx)
-        _onnx_source.prepare(graph, model, config.opset, model.onnx)
+        _onnx_source.prepare(graph, model, config.opset, model.onnx, sizes=sizes)
     elif model.program is not None:
         graph = export(model, model.program, opset, quick=config.rung == "full")
         _onnx_write.strip(graph)
@@ -103,11 +103,23 @@ def _lower_ort(model: Model, config: LowerConfig, out: Path) -> Lowered:
     return replace(made, path=out, extra_files=listed, min_runtime=_onnx_ort.MINIMUM)
 
 
-def _check_loads(path: Path) -> None:
-    """Kernels are looked up at load: a file that dies there must not be shipped. Optimizing it would only cost time."""
+def _check_loads(made: Lowered, model: Model, config: LowerConfig) -> Lowered:
+    """Kernels are looked up at load: a file that dies there must not be shipped.
+
+    A user's graph that got its sizes here is optimized too: a branch for other sizes can then contradict itself, and the
+    file is written once more with the sizes it came with. All others are only loaded; optimizing would cost time.
+    """
     from edgesdk.runtimes._onnx_run import open_session, options
 
-    open_session(path, options(optimize=False))
+    own = model.onnx is not None
+    try:
+        open_session(made.path, options(optimize=own))
+    except EdgeError:
+        if not own:
+            raise
+        made = _lower_onnx(model, config, made.path, sizes=False)
+        open_session(made.path)
+    return made
 
 
 def _nothing() -> UnsupportedError:

@@ -446,3 +446,34 @@ def test_versions_are_compared_as_numbers() -> None:
     assert _onnx_versions.least_runtime(11, 7) == "1.10"
     assert _onnx_versions.least_runtime(18, 9) == "1.15"
     assert _onnx_versions.least_runtime(22, 10) == "1.21"
+
+
+def test_a_branch_for_another_size_keeps_a_users_graph_loadable(tmp_path: Path) -> None:
+    """Sizes written into the graph make the branch for batch 1 contradict itself; the file then keeps its own."""
+
+    def branch(node: onnx.NodeProto) -> onnx.GraphProto:
+        return helper.make_graph(
+            [node], node.op_type, [], [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)]
+        )
+
+    axis = helper.make_tensor("axis", TensorProto.INT64, [1], [0])
+    single = branch(helper.make_node("Squeeze", ["x", "axis"], ["one"]))
+    several = branch(helper.make_node("ReduceSum", ["x", "axis"], ["sum"], keepdims=0))
+    node = helper.make_node("If", ["alone"], ["y"], then_branch=single, else_branch=several)
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3]),
+        helper.make_tensor_value_info("alone", TensorProto.BOOL, []),
+    ]
+    graph = helper.make_graph(
+        [node], "g", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [axis]
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "own.onnx"
+    )
+    specs = (TensorSpec("x", "float32", (2, 3)), TensorSpec("alone", "bool", ()))
+    signature = Signature(specs, (TensorSpec("y", "float32", (3,)),))
+    model = Model(Source("own", "onnx"), signature, onnx=tmp_path / "own.onnx")
+    find("onnx").lower(model, LowerConfig(), tmp_path / "out.onnx")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    runner = find("onnx").load(tmp_path / "out.onnx", signature)
+    assert runner.run([x, np.asarray(False)])[0].tolist() == [3, 5, 7]
