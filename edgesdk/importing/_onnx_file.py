@@ -10,6 +10,7 @@ from typing import Any
 from edgesdk.artifacts import Dim, Size, TensorSpec, Warn
 from edgesdk.errors import InputError, UnsupportedError, UsageError, missing_library, nearest
 from edgesdk.importing._base import Located
+from edgesdk.importing._protobuf import is_file
 
 MAX_BYTES = 2**31 - 1
 """protobuf's limit for one message; larger models keep their weights in a second file."""
@@ -107,7 +108,7 @@ def _check_external(tensor: Any, path: Path, text: str) -> None:
             "external_data_outside", f"{text} keeps weights outside its folder: {place!r}.",
             why="A model file may only refer to files beside it.", fix="Save it again with its external data beside it.",
         )  # fmt: skip
-    if not target.is_file():
+    if not is_file(target):
         raise InputError(
             "external_data_missing", f"{text} needs the file {place} beside it, and it isn't there.",
             why="The weights of a large ONNX model are in a second file; only one of the two was moved.",

@@ -11,7 +11,7 @@ from typing import IO, Final
 _FIELDS: Final = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 _GRAPH: Final = 7
 _MAX_IR: Final = 100
-_LOCATION: Final = re.compile(rb"\x0a\x08location\x12([\x01-\x7f])", re.DOTALL)
+_LOCATION: Final = re.compile(rb"\x0a\x08location\x12([\x01-\xff])", re.DOTALL)
 
 
 def looks_like_onnx(path: Path, size: int) -> tuple[bool, str | None]:
@@ -55,6 +55,14 @@ def _varint(file: IO[bytes]) -> int | None:
     return None
 
 
+def is_file(path: Path) -> bool:
+    """As ``Path.is_file``, and False for names that the file system can't hold."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def external_files(path: Path) -> tuple[Path, ...]:
     """Files beside an ONNX model that hold its weights (``external_data``), as far as they lie below its folder.
 
@@ -63,9 +71,11 @@ def external_files(path: Path) -> tuple[Path, ...]:
     found: set[Path] = set()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for match in _LOCATION.finditer(data):
-            length = match[1][0]
-            name = data[match.end() : match.end() + length].decode("utf-8", errors="replace")
-            beside = path.parent / name
-            if ".." not in beside.parts and beside.is_file():
+            start, length = match.end(), match[1][0]
+            if length >= 0x80:  # a varint of two bytes: names from 128 to 16383 bytes
+                length = (length & 0x7F) | data[start] << 7
+                start += 1
+            beside = path.parent / data[start : start + length].decode("utf-8", errors="replace")
+            if ".." not in beside.parts and is_file(beside):
                 found.add(beside)
     return tuple(sorted(found))

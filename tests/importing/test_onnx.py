@@ -302,3 +302,20 @@ def test_silero_with_a_branch_on_its_rate_goes_to_onnx_runtime_only() -> None:
     model = load(path, "input=float32[1,576]", "state=float32[2,1,128]")
     assert model.program is None and "If" in str(model.no_program)
     assert model.int_ranges["sr"] == (16000, 16001), "the only rate that the graph compares with"
+
+
+@pytest.mark.parametrize("length", [20, 127, 128, 200])
+def test_a_second_file_counts_whatever_the_length_of_its_name(tmp_path: Path, length: int) -> None:
+    """Its bytes are part of the cache's key: a name that is overlooked would bring back an old result."""
+    from edgesdk.importing import locate
+
+    data = "w" * (length - 5) + ".data"
+    weight = numpy_helper.from_array(np.arange(2048, dtype=np.float32).reshape(1, 2048), "w")
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2048])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2048])], [weight],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location=data, size_threshold=0)
+    assert [p.name for p in locate(str(tmp_path / "m.onnx")).files or ()] == ["m.onnx", data]
