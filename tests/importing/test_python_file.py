@@ -204,7 +204,8 @@ def test_a_missing_file_is_usage_or_input_but_never_a_crash() -> None:
 def test_an_exception_whose_text_fails_too_is_still_the_models_fault(tmp_path: Path) -> None:
     file = tmp_path / "net.py"
     file.write_text(
-        "class Odd(Exception):\n    def __str__(self):\n        return 1 / 0\ndef net():\n    raise Odd\n", encoding="utf-8"
+        "class Odd(Exception):\n    def __str__(self):\n        return 1 / 0\ndef net():\n    raise Odd\n",
+        encoding="utf-8",
     )
     with pytest.raises(InputError, match="raised Odd: no message") as caught:
         import_model(locate(f"{file}:net"), ImportOptions())
