@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from edgesdk.cli._app import Common, verb
 
@@ -16,13 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Common):
-    """List this machine and the phones that adb sees, with their state and what to do when one is not ready."""
+    """List this machine and the phones that adb sees, with their state and what to do when one is not ready.
+
+    With DEVICE, check that one: leaves with 7 when it is not there or not ready.
+    """
+
+    device: Annotated[
+        str | None, typer.Argument(metavar="[DEVICE]", help="host, adb, or adb:SERIAL.", show_default=False)
+    ] = None
 
 
 def run(options: Options, out: Output) -> int:
-    from edgesdk.devices import list_devices
+    from edgesdk.devices import Listing, find_device, list_devices
 
-    found = list_devices()
+    found = Listing((find_device(options.device),)) if options.device else list_devices()
     document = {
         "schema": "edgesdk.devices/1",
         "devices": [device.to_json() for device in found.devices],

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from edgesdk.devices._listing import Listed, Listing, list_devices
+from edgesdk.devices._listing import Listed, Listing, find_device, list_devices
 
-__all__ = ["Listed", "Listing", "list_devices"]
+__all__ = ["Listed", "Listing", "find_device", "list_devices"]

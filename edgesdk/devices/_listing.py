@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from edgesdk.errors import DeviceError, MissingToolError
+
 _TIMEOUT_S = 20.0  # starting adb's server takes some seconds; a dead network device hangs it for longer
 
 # adb's words (adb.cpp, connection_state_name) → what they mean and what to do.
@@ -80,6 +82,37 @@ def list_devices() -> Listing:
         return Listing((host(),), ("Phones are not looked for: adb is not installed (Debian: apt-get install adb).",))
     phones, note = _phones(adb)
     return Listing((host(), *phones), (note,) if note else ())
+
+
+def find_device(name: str) -> Listed:
+    """The one device that ``name`` means, ready to be used: ``host``, ``adb`` (when there is one phone), ``adb:SERIAL``.
+
+    Raises:
+        MissingToolError: a phone is asked for, and adb is not installed.
+        DeviceError: there is no such device, there are several, or it is not ready; the message tells the cases apart.
+    """
+    if name != "host" and shutil.which("adb") is None:
+        raise MissingToolError(
+            "adb_missing", "adb is not installed.", why="Phones are reached through Android's debug bridge.",
+            fix="Install it (Debian: apt-get install adb), then run 'edgesdk devices'.",
+        )  # fmt: skip
+    listing = list_devices()
+    phones = [d for d in listing.devices if d.kind == "adb"]
+    fitting = phones if name == "adb" else [d for d in listing.devices if d.id == name]
+    if not fitting:
+        known = ", ".join(d.id for d in listing.devices)
+        raise DeviceError(
+            "no_device", f"There is no device '{name}'.", why=f"{' '.join(listing.notes)} Seen are: {known}.".strip(),
+            fix="Plug the phone in with USB debugging on, and run 'edgesdk devices'.",
+        )  # fmt: skip
+    if len(fitting) > 1:
+        raise DeviceError(
+            "several_devices", f"'{name}' could be {len(fitting)} devices.", why="One must be chosen by its serial.",
+            fix=f"Name one of {', '.join(d.id for d in fitting)}.",
+        )  # fmt: skip
+    if fitting[0].state != "ready":
+        raise DeviceError(f"device_{fitting[0].state}", f"{name} is not ready.", why=fitting[0].why, fix=fitting[0].fix)
+    return fitting[0]
 
 
 def host() -> Listed:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edgesdk.devices import list_devices
+from edgesdk.devices import find_device, list_devices
 from edgesdk.devices._listing import parse_adb
+from edgesdk.errors import DeviceError, MissingToolError
 
 LISTING = """\
 * daemon not running; starting now at tcp:5037
@@ -85,3 +86,37 @@ def test_an_adb_that_fails_or_hangs_is_a_note(
 def test_without_adb_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "apt-get install adb" in list_devices().notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("adb:R58M123", "device_unauthorized"),
+        ("adb:emulator-5554", "device_offline"),
+        ("adb:0123456789ABCDEF", "device_no_permission"),
+        ("adb:FA7", "device_not_booted"),
+        ("adb:nobody", "no_device"),
+        ("adb", "several_devices"),
+    ],
+)
+def test_pitfall_b_05_a_device_that_can_not_be_used_leaves_with_7(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: str
+) -> None:
+    (tmp_path / "listing").write_text(LISTING)
+    stand_in(tmp_path, f"cat {tmp_path}/listing")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(DeviceError) as caught:
+        find_device(name)
+    assert (caught.value.code, caught.value.exit) == (code, 7)
+    assert caught.value.why and caught.value.fix
+
+
+def test_a_ready_device_is_found_and_adb_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "listing").write_text(LISTING)
+    stand_in(tmp_path, f"cat {tmp_path}/listing")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert find_device("adb:8A1X0ABCD").name == "Pixel 5"
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert find_device("host").state == "ready"
+    with pytest.raises(MissingToolError, match="adb is not installed"):
+        find_device("adb")
