@@ -192,6 +192,27 @@ def _output_tree(ep: ExportedProgram) -> Any:
     return pytree.tree_unflatten(slots, ep.call_spec.out_spec)
 
 
+def merged_inputs(ep: ExportedProgram) -> list[Warn]:
+    """A word on inputs for which one tensor served as the example: torch.export then takes them for one input."""
+    from torch.utils import _pytree as pytree
+
+    leaves = pytree.tree_leaves(ep.example_inputs)
+    nodes, names = user_nodes(ep), argument_names(ep)
+    if len(leaves) != len(nodes):
+        return []
+    first: dict[int, int] = {}
+    warnings = []
+    for i, leaf in enumerate(leaves):
+        one = first.setdefault(id(leaf), i)
+        if one != i and not (nodes[one].users and nodes[i].users):
+            text = (
+                f"Inputs '{names[one]}' and '{names[i]}' were one and the same tensor when the program was exported, and "
+                "torch.export used one of them for both. Export again with an example tensor for each."
+            )
+            warnings.append(Warn("inputs_merged", text))
+    return warnings
+
+
 def output_names(ep: ExportedProgram) -> list[str]:
     """Flat output names, from the structure that ``forward()`` returned."""
     return unique([name for name, _ in name_outputs(_output_tree(ep))])

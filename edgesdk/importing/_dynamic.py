@@ -26,9 +26,10 @@ def axes(specs: Sequence[TensorSpec]) -> list[tuple[Axis, Dim]]:
 def size_plans(specs: Sequence[TensorSpec], taken: frozenset[int]) -> Iterator[dict[Axis, int]]:
     """Example sizes to try in turn: all different, then equal along equal axes, then equal for equal ranges.
 
-    Sizes are at least 2 (torch takes 1 for a constant) and, where the range has room, unlike each other and unlike
-    the ``taken`` sizes of weights, so that no size is right by accident (E-02).
+    Sizes are at least 2 (torch takes 1 for a constant) and, where the range has room, unlike each other, unlike the
+    fixed sizes of the inputs, and unlike the ``taken`` sizes of weights, so that no size is right by accident (E-02).
     """
+    fixed = frozenset(d for s in specs for d in s.shape or () if isinstance(d, int))
     keys: tuple[Callable[[Axis, Dim], Any], ...] = (
         lambda axis, d: d.symbol or axis,
         lambda axis, d: d.symbol or axis[1],
@@ -44,19 +45,20 @@ def size_plans(specs: Sequence[TensorSpec], taken: frozenset[int]) -> Iterator[d
             continue
         chosen: dict[Any, int] = {}
         for group, d in shared.items():
-            chosen[group] = _pick(d, taken | set(chosen.values()))
+            chosen[group] = _pick(d, fixed | set(chosen.values()), taken)
         plan = {axis: chosen[key(axis, d)] for axis, d in axes(specs)}
         if plan not in tried:
             tried.append(plan)
             yield plan
 
 
-def _pick(d: Dim, avoid: frozenset[int] | set[int]) -> int:
+def _pick(d: Dim, avoid: frozenset[int] | set[int], rather_not: frozenset[int]) -> int:
     """Near the middle, yet small: a size of 64 costs little, and is seldom the edge of what a network takes."""
     low = max(2, d.min)
     start = max(low, min((d.min + d.max) // 2, max(2 * d.min, 64)))
-    nearby = itertools.chain(range(start, min(d.max, start + 64) + 1), range(start - 1, max(low, start - 64) - 1, -1))
-    return next((n for n in nearby if n not in avoid), start)
+    nearby: list[int] = [*range(start, min(d.max, start + 64) + 1), *range(start - 1, max(low, start - 64) - 1, -1)]
+    free = [n for n in nearby if n not in avoid] or [start]
+    return next((n for n in free if n not in rather_not), free[0])
 
 
 def other_plans(specs: Sequence[TensorSpec], used: Mapping[Axis, int]) -> list[dict[Axis, int]]:
@@ -220,6 +222,16 @@ def widen_to_one(program: ExportedProgram, specs: Sequence[TensorSpec]) -> None:
                 continue
             low, high = (asked, asked) if isinstance(asked, int) else (asked.min, asked.max)
             constraints[_expr(got)] = ValueRanges(low, high)
+            _bound_above(got.node.shape_env, _expr(got), high)
+
+
+def _bound_above(env: Any, symbol: Any, high: int) -> None:
+    """State an upper bound where torch itself looks, too: ExecuTorch takes the example's size for one that has none."""
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    known = env.var_to_range.get(symbol)
+    if known is not None and known.lower <= high < known.upper:
+        env.var_to_range[symbol] = ValueRanges(known.lower, high)
 
 
 def output_shape(program: ExportedProgram, value: Any, name: str) -> tuple[Size, ...]:

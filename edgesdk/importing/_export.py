@@ -136,10 +136,11 @@ def adopt_program(ep: ExportedProgram, located: Located, options: ImportOptions)
         InputError: ``--input`` contradicts the program.
         UnsupportedError: inputs that are no tensors, or answers that chance decides.
     """
+    merged = _adopt.merged_inputs(ep)
     ep, widened = _adopt.plain(_adopt.on_cpu(ep))
     changed = to_inference(ep)
     inputs, warnings = _adopt.read_specs(ep, options.inputs)
-    warnings = [*widened, *changed, *warnings]
+    warnings = [*merged, *widened, *changed, *warnings]
     widen_to_one(ep, inputs)
     model = describe(ep, inputs, _adopt.output_names(ep), located.source)
     model = replace(model, module=flat_program(ep))

@@ -155,6 +155,9 @@ def _contiguous(graph_module: GraphModule) -> None:
 
     touched = False
     for node in graph_module.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and isinstance(value, torch.Tensor) and not value.is_contiguous():
+            touched = True  # the example was a transposed or channels-last view; what is fed is contiguous
         if node.op != "call_function":
             continue
         if node.kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d):

@@ -56,6 +56,14 @@ def _parse(located: Located, path: Path) -> Any:
         raise damaged(located, str(exc)) from exc
     if not proto.graph.node or not proto.graph.output:
         raise damaged(located, "It holds no operators.")
+    names = [value.name for value in proto.graph.output]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise InputError(
+            "duplicate_output", f"The ONNX model lists its output '{twice}' twice.",
+            why="Outputs are told apart by their names; torch's older exporter writes this for a tensor returned twice.",
+            fix="Return it once, or export with torch.onnx.export(…, dynamo=True), which names each output.",
+        )  # fmt: skip
     return proto
 
 
@@ -185,7 +193,7 @@ def _defaults(name: str, dtype: str, sizes: Sequence[int | None], warnings: list
 
 def _unknown(name: str, dtype: str, sizes: Sequence[int | None]) -> InputError:
     usual = {4: ["1", "3", "224", "224"], 3: ["1", "128", "80"], 2: ["1", "128"], 1: ["1"]}.get(len(sizes), ["1"])
-    guess = ",".join(str(n) if n is not None else usual[i] for i, n in enumerate(sizes)) if sizes else ""
+    guess = ",".join(str(n) if n is not None else usual[i] for i, n in enumerate(sizes)) if sizes else "SIZES"
     return InputError(
         "unknown_input_shape", f"The size of the input '{name}' is left open in the ONNX file.",
         why="A graph on a phone is made for stated sizes or ranges.",

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.errors import UnsupportedError
+from edgesdk.importing._script_numbers import Number, as_tensors, called
 from edgesdk.importing._script_ops import resolve
 from edgesdk.importing._translate import short
 
@@ -76,7 +77,7 @@ def interpreted(script: torch.jit.ScriptModule, parameters: Sequence[inspect.Par
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             bound = signature.bind(self, *args, **kwargs)
             bound.apply_defaults()
-            return run_block(body, list(bound.arguments.values()))
+            return as_tensors(run_block(body, list(bound.arguments.values())))
 
     me = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     signature = inspect.Signature([me, *parameters])
@@ -170,6 +171,8 @@ def _constant(node: Any, root: nn.Module) -> tuple[str | None, Any]:
     if not isinstance(value, torch.Tensor):
         return None, value
     value = value.detach().cpu()
+    if value.dtype is torch.int64 and not value.dim():  # what a trace multiplies sizes with
+        return None, Number(int(value))
     name = f"constant_{len(root._parameters) + len(root._buffers)}"
     if value.is_floating_point() and value.dim():
         root.register_parameter(name, torch.nn.Parameter(value, requires_grad=False))
@@ -200,7 +203,7 @@ def run_block(block: Block, values: Sequence[Any], outer: dict[str, Any] | None 
 def _run(step: Step, env: dict[str, Any]) -> None:
     values = [env[name] for name in step.reads]
     if step.call is not None:
-        made = step.call(*values)
+        made = called(step.kind, step.call, values)
         if len(step.makes) == 1:
             env[step.makes[0]] = made
         elif step.makes:

@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from edgesdk.importing._script_numbers import wrapped
+
 
 def resolve(kind: str, schema: str) -> Callable[..., Any] | None:
     """The Python function for one operator of a graph, or None when there is none.
@@ -133,14 +135,29 @@ PLAIN: Mapping[str, Callable[..., Any]] = {
     "slice": _slice, "Delete": _delete, "copy": lambda value: value.copy(), "list": list, "dict": lambda *a: dict(*a),
     "keys": lambda d: list(d.keys()), "values": lambda d: list(d.values()), "items": lambda d: list(d.items()),
     "get": lambda d, *key: d.get(*key), "reverse": lambda items: items.reverse(), "clear": lambda items: items.clear(),
-    "format": lambda text, *values: text.format(*values), "str": str, "Int": int, "Float": float, "Bool": bool,
-    "IntImplicit": int, "FloatImplicit": float, "ScalarImplicit": lambda v: v, "ceil": math.ceil,
+    "format": lambda text, *values: text.format(*values), "str": str, "Int": lambda v: _int(v), "Float": lambda v: _float(v), "Bool": bool,
+    "IntImplicit": lambda v: _int(v), "FloatImplicit": lambda v: _float(v), "ScalarImplicit": lambda v: v, "ceil": math.ceil,
     "floor": math.floor, "round": round, "sqrt": math.sqrt, "log": math.log, "exp": math.exp, "abs": abs,
     "max": builtins.max, "min": builtins.min, "join": lambda sep, items: sep.join(items), "percentFormat": lambda text, *v: text % v,
     "__range_length": _range_length, "__derive_index": _derive_index, "ord": ord, "lower": str.lower,
     "startswith": lambda text, *a: text.startswith(*a), "sum": builtins.sum, "sorted": sorted, "warn": lambda *_: None,
     "as_tensor": lambda *a: _ops().as_tensor(*a), "__round_to_zero_floordiv": lambda a, b: int(a / b),
 }  # fmt: skip
+
+
+def _int(value: Any) -> Any:
+    """Python's ``int`` would decide a symbolic size."""
+    torch = _ops()
+    return value if isinstance(value, torch.SymInt) else torch.sym_int(value) if _symbolic(value) else int(value)
+
+
+def _float(value: Any) -> Any:
+    return _ops().sym_float(value) if _symbolic(value) else float(value)
+
+
+def _symbolic(value: Any) -> bool:
+    torch = _ops()
+    return isinstance(value, (torch.SymInt, torch.SymFloat))
 
 
 def _ops() -> Any:
@@ -166,11 +183,29 @@ def _convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
     return plain(x, weight, bias, stride, padding, dilation, groups)
 
 
+def _nearest(x: Any, size: Any, *scales: Any) -> Any:
+    return _ops().ops.aten.upsample_nearest2d.vec(x, *_size_or_factors(size, scales))
+
+
+def _bilinear(x: Any, size: Any, corners: bool, *scales: Any) -> Any:
+    size, factors = _size_or_factors(size, scales)
+    return _ops().ops.aten.upsample_bilinear2d.vec(x, size, corners, factors)
+
+
+def _size_or_factors(size: Any, scales: Sequence[Any]) -> tuple[Any, Any]:
+    """A trace calls the operator with sizes and one factor for each direction; back ends know the one that modules
+    call, with either."""
+    if len(scales) < 2:
+        return size, scales[0] if scales else None
+    return (size, None) if None in scales else (None, list(scales))
+
+
 ON_TENSORS: Mapping[str, Callable[..., Any]] = {
     "aten::size": _size, "aten::_convolution": _convolution, "aten::dim": lambda x: x.dim(),
     "aten::numel": lambda x: x.numel(), "aten::len": len, "aten::item": lambda x: x.item(),
-    "aten::Int": int, "aten::Float": float, "aten::Bool": bool, "aten::IntImplicit": int,
-    "aten::FloatImplicit": float, "aten::ScalarImplicit": lambda x: x.item(),
+    "aten::Int": _int, "aten::Float": _float, "aten::Bool": bool, "aten::IntImplicit": _int,
+    "aten::FloatImplicit": _float, "aten::ScalarImplicit": lambda x: x.item(),
+    "aten::upsample_nearest2d": _nearest, "aten::upsample_bilinear2d": _bilinear,
     "aten::is_floating_point": lambda x: x.is_floating_point(), "aten::is_complex": lambda x: x.is_complex(),
     "aten::__is__": operator.is_, "aten::__isnot__": operator.is_not, "aten::stride": lambda x: list(x.stride()),
     "aten::append": _append, "aten::extend": _extend, "aten::__getitem__": operator.getitem, "aten::insert": list.insert,
@@ -187,12 +222,6 @@ def _cast_to(x: Any) -> Any:
     return x
 
 
-def _tensor_of(number: Any, *_: Any) -> Any:
-    import torch
-
-    return torch.scalar_tensor(number, dtype=torch.int64 if isinstance(number, (int, torch.SymInt)) else None)
-
-
 def _dtype(x: Any) -> Any:
     return DTYPES.number(x.dtype)
 
@@ -202,7 +231,7 @@ PRIM: Mapping[str, Callable[..., Any]] = {
     "prim::DictConstruct": lambda *a: dict(zip(a[::2], a[1::2], strict=True)), "prim::ListUnpack": tuple,
     "prim::TupleUnpack": tuple, "prim::TupleIndex": operator.getitem, "prim::RaiseException": _raise,
     "prim::Uninitialized": lambda: None, "prim::unchecked_cast": _cast_to, "prim::data": lambda x: x.detach(),
-    "prim::NumToTensor": _tensor_of, "prim::ImplicitTensorToNum": lambda x: x.item(), "prim::dtype": _dtype,
+    "prim::NumToTensor": wrapped, "prim::ImplicitTensorToNum": lambda x: x.item(), "prim::dtype": _dtype,
     "prim::device": lambda x: x.device, "prim::layout": lambda x: x.layout, "prim::is_cuda": lambda x: False,
     "prim::requires_grad": lambda x: False, "prim::min": lambda *a: builtins.min(*a), "prim::max": lambda *a: builtins.max(*a),
     "prim::abs": abs, "prim::shape": lambda x: list(x.shape), "prim::unchecked_unwrap_optional": _cast_to,

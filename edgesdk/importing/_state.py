@@ -101,7 +101,7 @@ class Snapshot:
             for name, value in self.buffers.items():
                 path, _, key = name.rpartition(".")
                 held = layers[path]._buffers
-                current = held.get(key)
+                current = dict(held).get(key)  # a script's own mapping has no get()
                 if current is not None and current.shape == value.shape and current.dtype == value.dtype:
                     current.copy_(value)
                 else:

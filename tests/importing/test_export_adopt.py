@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from edgesdk.errors import InputError, UnsupportedError, UsageError
 from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._export import adopt_program
 from edgesdk.importing._reference import reference_outputs, reference_steps
+from edgesdk.runtimes import LowerConfig, find
 
 HERE = Located("exported_program", "net.pt2", Source("net", "exported_program"))
 X = torch.linspace(-1, 1, 6).reshape(2, 3)
@@ -162,3 +164,57 @@ def test_token_numbers_stay_inside_the_table() -> None:
 
     model = adopt(torch.export.export(Tokens(), (torch.zeros(2, 5, dtype=torch.int64),)))
     assert model.int_ranges == {"tokens": (0, 50)}
+
+
+@pytest.mark.parametrize("high", [None, 6])
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_pitfall_e_02_an_open_dimension_stays_dynamic_in_executorch(
+    high: int | None, batch: int, tmp_path: Path
+) -> None:
+    """ExecuTorch takes the example's size for one without an upper bound."""
+    model = adopt(dynamic(high=high))
+    lowered = find("executorch").lower(model, LowerConfig(), tmp_path / "net.pte")
+    x = np.random.default_rng(0).normal(size=(batch, 3)).astype("float32")
+    (found,) = find("executorch").load(lowered.path, model.signature).run([x])
+    np.testing.assert_allclose(found, Linear()(torch.from_numpy(x)).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "example", [torch.randn(3, 2).t(), torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)]
+)
+def test_pitfall_e_09_an_example_in_another_order_asks_for_none(example: torch.Tensor, tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(example[0].numel(), 2))
+    model = adopt(torch.export.export(net, (example,)))
+    lowered = find("executorch").lower(model, LowerConfig(), tmp_path / "net.pte")
+    x = np.random.default_rng(0).normal(size=example.shape).astype("float32")
+    (found,) = find("executorch").load(lowered.path, model.signature).run([x])
+    np.testing.assert_allclose(found, net(torch.from_numpy(x)).detach().numpy(), atol=1e-5)
+
+
+def test_one_example_tensor_for_two_inputs_is_told() -> None:
+    class Two(Linear):
+        def forward(self, x: Any, y: Any) -> Any:
+            return self.layer(x) - self.layer(y * 2)
+
+    assert "inputs_merged" in [w.code for w in adopt(torch.export.export(Two(), (X, X))).warnings]
+    assert "inputs_merged" not in [w.code for w in adopt(torch.export.export(Two(), (X, X + 1))).warnings]
+
+
+def test_state_written_in_place_beside_weights_that_train(tmp_path: Path) -> None:
+    """Exported without no_grad(): the buffer takes a value that depends on weights."""
+
+    class Mean(Linear):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("h", torch.zeros(1, 4))
+
+        def forward(self, x: Any) -> Any:
+            self.h.mul_(0.5).add_(self.layer(x).mean(0, keepdim=True))
+            return self.h + 1
+
+    model = adopt(torch.export.export(Mean(), (X,)))
+    lowered = find("executorch").lower(model, LowerConfig(), tmp_path / "net.pte")
+    runner, net = find("executorch").load(lowered.path, model.signature), Mean()
+    for _ in range(3):
+        (found,) = runner.run([X.numpy()])
+        np.testing.assert_allclose(found, net(X).detach().numpy(), atol=1e-5)

@@ -319,3 +319,13 @@ def test_a_second_file_counts_whatever_the_length_of_its_name(tmp_path: Path, le
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location=data, size_threshold=0)
     assert [p.name for p in locate(str(tmp_path / "m.onnx")).files or ()] == ["m.onnx", data]
+
+
+def test_an_output_listed_twice_is_told(tmp_path: Path) -> None:
+    graph = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    )
+    graph.graph.output.append(graph.graph.output[0])
+    onnx.save(graph, str(tmp_path / "net.onnx"))
+    with pytest.raises(InputError, match="'y' twice"):
+        load(tmp_path / "net.onnx")

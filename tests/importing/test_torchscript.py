@@ -27,6 +27,7 @@ from .script_nets import (
     Named,
     OnData,
     OnSize,
+    Reckons,
     Recurrent,
     Remembers,
     Text,
@@ -54,7 +55,7 @@ def script(tmp_path: Path) -> Callable[..., Model]:
 def trace(module: nn.Module, *example: torch.Tensor) -> torch.jit.ScriptModule:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made: torch.jit.ScriptModule = torch.jit.trace(module.eval(), example)
+        made: torch.jit.ScriptModule = torch.jit.trace(module.eval(), example, check_trace=False)
     return made
 
 
@@ -87,6 +88,30 @@ def test_a_network_is_converted_with_a_dynamic_batch(script: Callable[..., Model
     assert str(model.signature.outputs[0]) == "output=float32[1..8,10]"
     for batch in (1, 3, 8):
         same(model, net, np.random.default_rng(batch).random((batch, 1, 8, 8), dtype=np.float32))
+
+
+def test_sizes_that_a_trace_keeps_in_tensors_stay_dynamic(script: Callable[..., Model]) -> None:
+    net = Reckons().eval()
+    model = script(trace(net, torch.randn(2, 6, 8)), "x=float32[1..4,2..9,8]")
+    assert model.program is not None
+    for shape in ((1, 2, 8), (3, 7, 8), (4, 9, 8)):
+        same(model, net, np.random.default_rng(0).normal(size=shape).astype("float32"))
+
+
+def test_a_script_that_only_torchscript_takes_is_run_and_put_back(script: Callable[..., Model]) -> None:
+    """Its buffers are no dictionary."""
+
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.norm(x) if bool(x.sum() > 0) else x
+
+    model = script(torch.jit.script(Branches().eval()), "x=float32[2,3]")
+    assert model.program is None
+    same(model, Branches().eval(), np.ones((2, 3), np.float32))
 
 
 def test_without_a_shape_the_first_layer_proposes_one(script: Callable[..., Model]) -> None:
