@@ -68,14 +68,14 @@ def test_threads_are_honoured_or_refused_never_ignored(tmp_path: Path) -> None:
 
 
 def test_a_runtime_that_takes_threads_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    asked: list[int | None] = []
     load = type(find("null")).load
 
-    def with_threads(self: Any, path: Path, signature: Signature, threads: int = 0) -> Runner:
+    def with_threads(self: Any, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         asked.append(threads)
         return load(self, path, signature)
 
     monkeypatch.setattr(type(find("null")), "load", with_threads)
     edgesdk.load(several(tmp_path, NULL), threads=3).close()
     edgesdk.load(several(tmp_path, NULL)).close()
-    assert asked == [3, 0]
+    assert asked == [3, None]
