@@ -133,8 +133,8 @@ def fidelity_of(name: str, wanted: Sequence[np.ndarray], given: Sequence[np.ndar
         wanted: the original's arrays, any shapes, one per sample.
         given: the engine's arrays, of the same shapes.
     """
-    ref = np.concatenate([np.asarray(a, dtype=np.float64).ravel() for a in wanted]) if wanted else np.zeros(0)
-    got = np.concatenate([np.asarray(a, dtype=np.float64).ravel() for a in given]) if given else np.zeros(0)
+    ref = np.concatenate([_reals(a) for a in wanted]) if wanted else np.zeros(0)
+    got = np.concatenate([_reals(a) for a in given]) if given else np.zeros(0)
     finite = np.isfinite(ref) & np.isfinite(got)
     ref, got = ref[finite], got[finite]
     error = np.abs(ref - got)
@@ -149,6 +149,13 @@ def fidelity_of(name: str, wanted: Sequence[np.ndarray], given: Sequence[np.ndar
         cosine=float(ref @ got) / norms if norms else None,
         top1_agreement=_top1(wanted, given),
     )
+
+
+def _reals(array: np.ndarray) -> np.ndarray:
+    """All values in a row; a complex one is two."""
+    flat = np.ascontiguousarray(array).ravel()
+    wide = flat.astype(np.complex128).view(np.float64) if flat.dtype.kind == "c" else flat.astype(np.float64)
+    return np.asarray(wide)
 
 
 def _snr_db(signal: float, noise: float) -> float | None:

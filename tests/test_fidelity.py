@@ -114,3 +114,13 @@ def test_pitfall_n_06_earlier_samples_never_change_later_ones() -> None:
     backward = run_cases(_Adder(), signature, cases[::-1])  # type: ignore[arg-type]
     assert [float(c[0]["y"][0]) for c in forward] == [1, 2, 3]
     assert [float(c[0]["y"][0]) for c in backward] == [3, 2, 1]
+
+
+def test_the_imaginary_part_counts() -> None:
+    one = np.array([1 + 1j, 2 - 1j], np.complex64)
+    assert fidelity_of("z", [one], [one.conj()]).max_abs_error == 2.0
+
+
+def test_rows_without_elements_agree_on_nothing() -> None:
+    empty = np.zeros((0, 4), np.float32)
+    assert fidelity_of("y", [empty], [empty]).top1_agreement is None

@@ -272,7 +272,8 @@ def _exact(program: ExportedProgram, expr: Any) -> tuple[int, int] | None:
 def broken_guard(program: ExportedProgram, specs: Sequence[TensorSpec]) -> str | None:
     """A condition on sizes that the export relied on and that fails somewhere inside the asked ranges, or None.
 
-    Size 1 is left out: torch's own "not 1" conditions only choose strides, and that size is compared by running it.
+    Size 1 is left out, also of a derived size: torch's own "not 1" conditions only choose strides, and the least sizes
+    are compared by running them.
     """
     env = next((d.node.shape_env for n in user_nodes(program) for d in n.meta["val"].shape if not isinstance(d, int)), None)  # fmt: skip
     ranges = {d.symbol: (max(2, d.min), d.max) for _, d in axes(specs)}
@@ -280,6 +281,8 @@ def broken_guard(program: ExportedProgram, specs: Sequence[TensorSpec]) -> str |
         return None
     for guard in env.guards:
         expr = guard.expr
+        if getattr(expr, "is_Relational", False) and expr.rel_op == "!=" and 1 in expr.args:
+            continue
         names = sorted(map(str, getattr(expr, "free_symbols", ())))
         if not names or any(n not in ranges for n in names):
             continue

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Warn
-from edgesdk.errors import InputError
+from edgesdk.errors import InputError, UnsupportedError
+from edgesdk.importing._fold import fold
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +29,7 @@ def prepare(module: nn.Module) -> tuple[nn.Module, list[Warn]]:
     mine = _shared_copy(module, warnings)
     warnings += _to_cpu_float(mine)
     warnings += _to_eval(mine)
+    warnings += fold(mine)
     return mine, warnings
 
 
@@ -92,7 +94,9 @@ def _to_cpu_float(module: nn.Module) -> list[Warn]:
         if new.dtype in (torch.float16, torch.bfloat16):
             halves.add(str(new.dtype).removeprefix("torch."))
             new = new.float()
-        if new.layout is torch.strided and not new.is_quantized and not new.is_contiguous():
+        if new.layout is not torch.strided:
+            raise _sparse(new)
+        if not new.is_quantized and not new.is_contiguous():
             new = new.contiguous()
         if new.data_ptr() == tensor.data_ptr() and new.dtype is tensor.dtype:
             new = tensor
@@ -111,6 +115,14 @@ def _to_cpu_float(module: nn.Module) -> list[Warn]:
         text = f"The model's {kinds} weights were widened to float32; --quantize fp16 stores them in half precision."
         warnings.append(Warn("half_to_float32", text))
     return warnings
+
+
+def _sparse(tensor: torch.Tensor) -> UnsupportedError:
+    kind = str(tensor.layout).removeprefix("torch.")
+    return UnsupportedError(
+        "sparse_tensor", f"The model holds a tensor of size {list(tensor.shape)} in the layout {kind}.",
+        why="Files on a phone hold dense tensors only.", fix="Make it dense before packaging: tensor.to_dense().",
+    )  # fmt: skip
 
 
 def _no_values(lazy: bool) -> InputError:

@@ -75,16 +75,24 @@ def state_resized(name: str) -> UnsupportedError:
 
 
 class Snapshot:
-    """Everything a call may change in a module: buffers, and attributes that hold tensors or plain values."""
+    """Everything a call may change in a module: buffers, attributes that hold tensors or plain values, and hooks.
+
+    (transformers installs hooks in the first call and keeps a mark that it did.)
+    """
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.objects = dict(module.named_buffers())
         self.buffers = {n: b.detach().clone() for n, b in self.objects.items()}
         self.attributes = {n: _attributes(layer) for n, layer in module.named_modules()}
+        self.hooks = {n: [set(hooks) for hooks in _hooks(layer)] for n, layer in module.named_modules()}
 
     def restore(self) -> None:
         layers = dict(self.module.named_modules())
+        for name, before in self.hooks.items():
+            for hooks, kept_keys in zip(_hooks(layers[name]), before, strict=True):
+                for number in [k for k in hooks if k not in kept_keys]:
+                    del hooks[number]
         for name, kept in self.attributes.items():
             held = layers[name].__dict__
             for key in _attributes(layers[name]):
@@ -119,6 +127,10 @@ class Snapshot:
 
     def buffers_changed(self) -> bool:
         return any(n not in self.buffers or not _same(self.buffers[n], b) for n, b in self.module.named_buffers())
+
+
+def _hooks(layer: Any) -> tuple[dict[int, Any], ...]:
+    return layer._forward_hooks, layer._forward_pre_hooks
 
 
 def _attributes(layer: nn.Module) -> dict[str, Any]:

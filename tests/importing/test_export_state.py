@@ -11,6 +11,7 @@ from torch import nn
 
 from edgesdk.artifacts import Model, Source, parse_input
 from edgesdk.errors import UnsupportedError
+from edgesdk.importing import import_module
 from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._export import export_module
 from edgesdk.importing._reference import reference_steps
@@ -148,3 +149,20 @@ def test_a_buffer_that_grows_is_refused() -> None:
 
     with pytest.raises(UnsupportedError, match="total"):
         export(Grows())
+
+
+def test_hooks_that_the_first_call_installs_are_no_state() -> None:
+    class Installs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.seen = nn.Linear(3, 3), False
+            self.collected: Any = None
+
+        def forward(self, x: Any) -> Any:
+            if not self.seen:
+                self.layer.register_forward_hook(lambda layer, given, made: made * 2)
+                self.seen = True
+            return self.layer(x)
+
+    model = import_module(Installs(), ImportOptions(inputs=(parse_input("x=float32[2,3]"),)))
+    assert not model.stateful

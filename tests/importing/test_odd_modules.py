@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from torch import nn
 
 from edgesdk import modelfile
 from edgesdk.artifacts import Model, parse_input
-from edgesdk.errors import InputError
+from edgesdk.errors import InputError, UnsupportedError
 from edgesdk.importing import ImportOptions, import_module
 from edgesdk.importing._reference import reference_outputs
 from edgesdk.runtimes import LowerConfig, find
@@ -133,6 +134,58 @@ def test_pitfall_e_02_layers_that_split_a_tensor_keep_a_dynamic_batch_in_executo
     found = run(model, "executorch", tmp_path, {"input": x})
     for one, other in zip(found, net(torch.from_numpy(x)), strict=True):
         np.testing.assert_allclose(one, other.detach().numpy(), atol=1e-5)
+
+
+def reparametrized() -> nn.Module:
+    from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
+
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net = nn.Sequential(
+            parametrizations.weight_norm(nn.Linear(4, 4)), weight_norm(nn.Linear(4, 3)), spectral_norm(nn.Linear(3, 3)),
+            parametrizations.orthogonal(nn.Linear(3, 3)), nn.Linear(3, 4),
+        )  # fmt: skip
+    prune.l1_unstructured(net[4], "weight", 0.5)
+    return net.eval()
+
+
+def test_pitfall_c_01_reparametrized_weights_become_plain_ones_and_the_callers_stay(tmp_path: Path) -> None:
+    net = reparametrized()
+    x = torch.randn(2, 4)
+    wanted, before = net(x).detach().numpy(), {k: v.clone() for k, v in net.state_dict().items()}
+    model = imported(net, "input=float32[2,4]")
+    assert "reparametrization_folded" in [w.code for w in model.warnings]
+    assert model.program is not None and sum(p.numel() for p in model.program.parameters()) == 20 + 15 + 12 + 12 + 16
+    (found,) = run(model, "executorch", tmp_path, {"input": x.numpy()})
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items()) and len(before) == len(net.state_dict())
+    np.testing.assert_array_equal(net(x).detach().numpy(), wanted)
+
+
+def test_sparse_weights_are_refused() -> None:
+    class Sparse(Linear):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("s", torch.eye(4).to_sparse())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.mm(self.s, x.t())
+
+    with pytest.raises(UnsupportedError, match="sparse"):
+        imported(Sparse())
+
+
+def test_a_derived_size_may_be_1_at_the_least_size(tmp_path: Path) -> None:
+    class SecondHalf(Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.a(x[x.shape[0] // 2 :])
+
+    model = imported(SecondHalf(), "x=float32[2..5,4]")
+    for n in (2, 3, 5):
+        x = np.random.default_rng(0).normal(size=(n, 4)).astype("float32")
+        (found,) = run(model, "onnx", tmp_path, {"x": x})
+        np.testing.assert_allclose(found, SecondHalf()(torch.from_numpy(x)).detach().numpy(), atol=1e-5)
 
 
 def test_lazy_layers_are_refused() -> None:
