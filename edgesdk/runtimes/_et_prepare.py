@@ -79,7 +79,22 @@ def _refuse_unbounded(program: ExportedProgram) -> None:
     for symbol, limits in program.range_constraints.items():
         upper = str(limits.upper)  # a sympy number, or int_oo for none
         if not upper.isdigit() or int(upper) >= 2**31:
+            if str(symbol).startswith(("u", "zu")):  # torch's names for what only a run can tell
+                raise _value_as_number(program)
             raise unbounded(f"The range of {symbol} is {limits.lower} to {limits.upper}.")
+
+
+def _value_as_number(program: ExportedProgram) -> UnsupportedError:
+    reads = ("aten.item", "aten._local_scalar_dense", "aten.nonzero", "aten.unique", "aten.masked_select")
+    node = next((n for n in _nodes(program) if str(n.target).startswith(reads)), None)
+    line = source_line(node) if node is not None else None
+    return UnsupportedError(
+        "data_dependent", f"The model reads a number or a size from a tensor's values{f' ({line})' if line else ''}.",
+        why="ExecuTorch plans ahead and knows no bounds for it: .item(), a tensor as an index, a boolean mask.",
+        fix="Keep it a tensor (x * s instead of x * s.item(), index_select, index_copy_, torch.where), or choose "
+        "--runtime torchscript.",
+        details={"line": line},
+    )  # fmt: skip
 
 
 def _on_cpu(program: ExportedProgram) -> tuple[ExportedProgram, list[Warn]]:

@@ -188,6 +188,15 @@ def test_a_derived_size_may_be_1_at_the_least_size(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, SecondHalf()(torch.from_numpy(x)).detach().numpy(), atol=1e-5)
 
 
+def test_a_number_read_from_a_tensor_is_named_with_its_line(tmp_path: Path) -> None:
+    class Item(Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * x.sum().item()
+
+    with pytest.raises(UnsupportedError, match=r"reads a number .*x\.sum\(\)\.item\(\)"):
+        find("executorch").lower(imported(Item()), LowerConfig(), tmp_path / "made")
+
+
 def test_lazy_layers_are_refused() -> None:
     with pytest.raises(InputError, match="lazy"):
         imported(nn.Sequential(nn.LazyLinear(3)), "input=float32[1,4]")
