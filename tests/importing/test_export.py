@@ -17,7 +17,7 @@ from edgesdk.artifacts import Model, Source, parse_input
 from edgesdk.errors import InputError, UnsupportedError, UsageError
 from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._export import export_module
-from edgesdk.importing._reference import reference_outputs, reference_steps
+from edgesdk.importing._reference import reference_outputs
 
 HERE = Located("module", "net", Source("net", "module"))
 
@@ -492,20 +492,3 @@ def test_what_forward_prints_stays_off_stdout(capsys: pytest.CaptureFixture[str]
 
     export(Loud(), "x=float32[2,3]")
     assert capsys.readouterr().out == ""
-
-
-def test_the_reference_forgets_earlier_calls() -> None:
-    class Sum(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("total", torch.zeros(3))
-
-        def forward(self, x: Any) -> Any:
-            self.total.add_(x)  # type: ignore[operator]
-            return self.total + 0  # type: ignore[operator]
-
-    model = export(Sum(), "x=float32[3]")
-    one = {"x": np.ones(3, np.float32)}
-    steps = reference_steps(model, [one, one])
-    assert steps[0]["output"].tolist() == [1, 1, 1] and steps[1]["output"].tolist() == [2, 2, 2]
-    assert reference_outputs(model, one)["output"].tolist() == [1, 1, 1]

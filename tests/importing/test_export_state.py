@@ -14,7 +14,7 @@ from edgesdk.errors import UnsupportedError
 from edgesdk.importing import import_module
 from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._export import export_module
-from edgesdk.importing._reference import reference_steps
+from edgesdk.importing._reference import reference_outputs, reference_steps
 
 HERE = Located("module", "net", Source("net", "module"))
 
@@ -166,3 +166,20 @@ def test_hooks_that_the_first_call_installs_are_no_state() -> None:
 
     model = import_module(Installs(), ImportOptions(inputs=(parse_input("x=float32[2,3]"),)))
     assert not model.stateful
+
+
+def test_the_reference_forgets_earlier_calls() -> None:
+    class Sum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+        def forward(self, x: Any) -> Any:
+            self.total.add_(x)  # type: ignore[operator]
+            return self.total + 0  # type: ignore[operator]
+
+    model = export_module(Sum(), HERE, ImportOptions((parse_input("x=float32[3]"),)))
+    one = {"x": np.ones(3, np.float32)}
+    found = reference_steps(model, [one, one])
+    assert found[0]["output"].tolist() == [1, 1, 1] and found[1]["output"].tolist() == [2, 2, 2]
+    assert reference_outputs(model, one)["output"].tolist() == [1, 1, 1]
