@@ -234,6 +234,41 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Layer:
+    """What quantization made of one layer.
+
+    Attributes:
+        name: path of the module (its weight's name without ``.weight``); of an operator without weights, its node's name.
+        op: the operator, e.g. ``conv2d``, ``linear``, ``add``.
+        precision: ``int8``, ``int4``, ``float16`` or ``float32``.
+        bytes: of its weights in the original's float32; 0 for an operator without weights.
+        why: why it stayed float, or what was done differently for it; None when all went as asked.
+    """
+
+    name: str
+    op: str
+    precision: str
+    bytes: int = 0
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """How much noise quantization puts into one layer, measured on calibration samples.
+
+    Attributes:
+        snr_db: of the layer's output when everything is quantized as asked; None when the error is exactly zero.
+        alone_db: of the model's outputs (the worst of them) when only this layer is quantized; None when not measured, or
+            when the error is exactly zero.
+    """
+
+    name: str
+    op: str
+    snr_db: float | None
+    alone_db: float | None = None
+
+
+@dataclass(frozen=True)
 class Lowered:
     """A file that one runtime can load, and what became of the model on the way.
 
@@ -245,6 +280,7 @@ class Lowered:
         rung: which step of the ladder held.
         planned_bytes: activation memory planned ahead of time, None where the runtime plans none.
         min_runtime: least version of the runtime that loads the file.
+        layers: what a quantization scheme made of each layer; empty for ``none`` and ``fp16``.
     """
 
     runtime: str
@@ -259,6 +295,7 @@ class Lowered:
     min_runtime: str = ""
     warnings: tuple[Warn, ...] = ()
     extra_files: tuple[Path, ...] = ()
+    layers: tuple[Layer, ...] = ()
 
     @property
     def id(self) -> str:

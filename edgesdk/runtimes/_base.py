@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from edgesdk.artifacts import Lowered, Model, Rung, Signature
+from edgesdk.artifacts import LayerError, Lowered, Model, Rung, Signature
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,11 @@ class LowerConfig:
 
     Attributes:
         backend: a member of the runtime's ``backends``; None takes the first.
-        quantization: ``none`` or ``fp16`` (further schemes arrive with the quantization module).
+        quantization: ``none`` or the name of a scheme of ``edgesdk.quantize``.
+        options: fields of the scheme that differ from its defaults.
+        calibration: folder of a ``edgesdk.data.Store`` with calibration samples; None when there are none.
+        keep_float: layers (``Layer.name``) that the scheme must leave in float.
+        seed: of everything that is drawn at random (QAT's batches).
         rung: where on the ladder to begin. The pipeline asks again one rung lower when verification failed.
         opset: ONNX opset; None takes the runtime's default.
         ort_format: write ONNX Runtime's ``.ort`` instead of ``.onnx``.
@@ -32,6 +36,10 @@ class LowerConfig:
 
     backend: str | None = None
     quantization: str = "none"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Path | None = None
+    keep_float: tuple[str, ...] = ()
+    seed: int = 0
     rung: Rung = "full"
     opset: int | None = None
     ort_format: bool = False
@@ -82,6 +90,14 @@ class EdgeRuntime(ABC):
         Raises:
             UnsupportedError: an operator, dtype or shape that this runtime can't take.
         """
+
+    def layer_errors(self, model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:
+        """How much noise the scheme of ``config`` puts into each layer that it quantizes, the noisiest first.
+
+        Args:
+            samples: calibration samples to measure on.
+        """
+        return ()
 
     @abstractmethod
     def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:

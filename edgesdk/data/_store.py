@@ -1,0 +1,109 @@
+"""Samples on disk, as the model takes them: written once while they stream in, read by every worker without a copy.
+
+A folder with ``samples.bin`` (the arrays one after the other, each at a multiple of 64 bytes) and ``index.json``. Shapes
+may differ from sample to sample (texts, sounds). Reading maps the file, so memory doesn't grow with the number of samples.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+Feed = dict[str, "np.ndarray"]
+_ALIGN = 64
+_LABEL = "label"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call of the model.
+
+    Attributes:
+        feed: inputs by name, batch dimension included (of size 1, unless the signature fixes another).
+        label: what the call should answer: an integer array [batch] for classes, or an array of the output's shape for
+            regression and segmentation; None when the data carry none.
+        where: the file or row it came from, for messages.
+    """
+
+    feed: Feed
+    label: np.ndarray | None
+    where: str
+
+
+class StoreWriter:
+    """Writes a store sample by sample; use it as a context manager. Without a clean exit no index is written."""
+
+    def __init__(self, folder: Path, facts: Mapping[str, Any] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._facts = dict(facts or {})
+        self._samples: list[dict[str, Any]] = []
+        self._file = (folder / "samples.bin").open("wb")
+
+    def append(self, sample: Sample) -> None:
+        entry: dict[str, Any] = {"where": sample.where, "feed": {k: self._put(v) for k, v in sample.feed.items()}}
+        if sample.label is not None:
+            entry[_LABEL] = self._put(sample.label)
+        self._samples.append(entry)
+
+    def _put(self, array: np.ndarray) -> list[Any]:
+        array = np.asarray(array, order="C")
+        self._file.write(b"\0" * (-self._file.tell() % _ALIGN))
+        begin = self._file.tell()
+        self._file.write(array.tobytes())
+        return [begin, array.dtype.str, list(array.shape)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if kind is None:
+            document = {"facts": self._facts, "samples": self._samples}
+            (self._folder / "index.json").write_text(json.dumps(document))
+
+
+class Store:
+    """Reads what a :class:`StoreWriter` wrote. Arrays are read-only views into the mapped file."""
+
+    def __init__(self, folder: Path) -> None:
+        document = json.loads((folder / "index.json").read_text())
+        self.facts: Mapping[str, Any] = document["facts"]
+        self._samples = document["samples"]
+        path = folder / "samples.bin"
+        self._bytes: np.ndarray = (
+            np.asarray(np.memmap(path, mode="r")) if path.stat().st_size else np.zeros(0, np.uint8)
+        )
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    @property
+    def labelled(self) -> bool:
+        return bool(self._samples) and all(_LABEL in entry for entry in self._samples)
+
+    def __getitem__(self, index: int) -> Sample:
+        entry = self._samples[index]
+        feed = {name: self._get(*place) for name, place in entry["feed"].items()}
+        return Sample(feed, self._get(*entry[_LABEL]) if _LABEL in entry else None, entry["where"])
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (self[index] for index in range(len(self)))
+
+    def first(self, count: int) -> Iterator[Sample]:
+        """The first ``count`` samples, or all when there are fewer."""
+        return (self[index] for index in range(min(count, len(self))))
+
+    def _get(self, begin: int, dtype: str, shape: list[int]) -> np.ndarray:
+        kind = np.dtype(dtype)
+        size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        array: np.ndarray = self._bytes[begin : begin + size].view(kind).reshape(shape)
+        return array
