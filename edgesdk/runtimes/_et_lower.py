@@ -9,7 +9,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,15 +50,17 @@ class Made:
 
 def lower(model: Model, config: LowerConfig, out: Path) -> Lowered:
     """Write ``out``; see ``EdgeRuntime.lower``."""
-    program, notes = prepare(model, config)
+    prepared = prepare(model, config)
     backend = config.backend or "xnnpack"
-    made = _climb_down(model, program, Order(backend, config.rung, out))
+    made = _climb_down(replace(model, program=prepared.program), prepared.program, Order(backend, config.rung, out))
     coverage, planned = cover(made.edge), planned_bytes(made.program.executorch_program)
     return Lowered(
         runtime="executorch", backend=backend, quantization=config.quantization, path=out, rung=made.attempt.rung,
         delegated_fraction=coverage.fraction, delegates=sum(coverage.delegates.values()),
         leftovers=coverage.leftovers, planned_bytes=planned, min_runtime=_release(native.version_of("executorch") or ""),
-        warnings=(*notes, *made.attempt.notes, *_remarks(backend, made.attempt.rung, coverage, model, planned)),
+        warnings=(
+            *prepared.notes, *made.attempt.notes, *_remarks(backend, made.attempt.rung, coverage, model, planned)
+        ), layers=prepared.layers,
     )  # fmt: skip
 
 
@@ -134,6 +136,8 @@ def _upstream(program: ExportedProgram, attempt: Attempt, *, lenient: bool) -> M
     import torch
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
+    if any(str(node.target).startswith("quantized_decomposed") for node in program.graph.nodes):
+        native.with_quantized_kernels()  # what no delegate takes is written in their out-variants
     with warnings.catch_warnings(), torch.no_grad(), _without_logs(), swapped(_et_verifier.swaps()):
         warnings.simplefilter("ignore")  # upstream's own deprecations; nothing that the user can act on
         manager = to_edge_transform_and_lower(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.artifacts import Model, Warn
+from edgesdk.artifacts import Layer, Model, Warn
 from edgesdk.errors import UnsupportedError
 from edgesdk.runtimes._base import LowerConfig
 from edgesdk.runtimes._et_kernels import source_line
@@ -17,8 +18,17 @@ LONG_RECURRENCE = 40
 """Time steps above which the unrolling of a recurrent layer is announced: lowering 80 steps of one layer takes 25 s of CPU."""
 
 
-def prepare(model: Model, config: LowerConfig) -> tuple[ExportedProgram, list[Warn]]:
-    """The program to lower and what the user should know.
+@dataclass(frozen=True)
+class Prepared:
+    """The program to lower, what the user should know, and what quantization made of each layer."""
+
+    program: ExportedProgram
+    notes: tuple[Warn, ...]
+    layers: tuple[Layer, ...] = ()
+
+
+def prepare(model: Model, config: LowerConfig) -> Prepared:
+    """The program to lower; quantized when a scheme is asked for.
 
     Raises:
         UnsupportedError: there is no program, or ExecuTorch takes no such dtype or size.
@@ -33,7 +43,12 @@ def prepare(model: Model, config: LowerConfig) -> tuple[ExportedProgram, list[Wa
     program, notes = _on_cpu(program)
     program = _row_major(program)
     notes += _about_doubles(program) + _about_recurrence(program)
-    return program, notes
+    if config.quantization in ("none", "fp16"):
+        return Prepared(program, tuple(notes))
+    from edgesdk.quantize._pt2e import quantize
+
+    done = quantize(replace(model, program=program), config)
+    return Prepared(done.program, (*notes, *done.notes), done.layers)
 
 
 def _program_of(model: Model) -> ExportedProgram:

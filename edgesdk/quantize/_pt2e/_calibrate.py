@@ -1,0 +1,148 @@
+"""Let samples stream through the observers, and see that every one of them saw something (pitfalls Q-09, Q-19)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgesdk.artifacts import Model
+from edgesdk.data import Sample, Store
+from edgesdk.errors import InputError
+from edgesdk.quantize._pt2e import _graph as graphs
+from edgesdk.quantize._pt2e._sites import Site, constants
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule, Node
+
+_BIAS_STEPS = 2.0**28
+"""A bias becomes an int32 in units of (input scale × weight scale); an eighth of int32's range is left to the sums."""
+
+HUGE = 1e6
+"""An element-wise operator whose tensors reach this far works with masks; no activation of a trained net does."""
+
+
+def opened(calibration: Path | None) -> Store:
+    """The store of calibration samples.
+
+    Raises:
+        InputError: there is none, or it holds no samples.
+    """
+    store = Store(calibration) if calibration is not None else None
+    if store is None or len(store) == 0:
+        raise InputError(
+            "no_calibration", "Static int8 needs calibration samples, and there are none.",
+            why="The ranges of activations are measured on real inputs." if store is None else "The data set is empty.",
+            fix="Give some hundreds of typical inputs: --calibration FOLDER or --calibration FILE.npz.",
+        )  # fmt: skip
+    return store
+
+
+def observe(prepared: GraphModule, model: Model, samples: Iterator[Sample]) -> int:
+    """Run the samples one by one; only the observers' ranges and histograms are kept.
+
+    Returns:
+        the number of samples.
+    """
+    program: Any = model.program
+    state = {name: graphs.attribute(prepared, name).clone() for name in graphs.written_buffers(prepared)}
+    count = 0
+    for sample in samples:
+        graphs.call(prepared, program, graphs.leaves_of(model, sample.feed))
+        reset(prepared, state)
+        count += 1
+    return count
+
+
+def reset(module: GraphModule, state: dict[str, Any]) -> None:
+    """Set the buffers that a call writes to back."""
+    for name, value in state.items():
+        graphs.attribute(module, name).copy_(value)
+
+
+def check_observers(prepared: GraphModule, sites: list[Site]) -> None:
+    """Raises:
+    InputError: a quantized layer with weights saw no data, or the same number only (pitfall Q-09).
+    """
+    fixed = _fixed(prepared)
+    for site in sites:
+        source: Any = site.node.args[0]
+        if site.weight is None or source in fixed:
+            continue
+        observer = observer_of(prepared, source)
+        if observer is None or not hasattr(observer, "min_val"):
+            continue
+        if not observer.min_val.numel() or float(observer.min_val) > float(observer.max_val):
+            raise _untouched(site, "saw no data at all")
+        if float(observer.min_val) == float(observer.max_val):
+            raise _untouched(site, f"saw nothing but the number {float(observer.min_val):g}")
+
+
+def _untouched(site: Site, what: str) -> InputError:
+    return InputError(
+        "observer_untouched", f"The layer '{site.name}' ({site.op}) {what} during calibration.",
+        why="Its range can't be measured: the samples are blank or all alike, or the branch it lies in is dead.",
+        fix="Give calibration samples that differ, as the model will meet them; or keep the layer in float.",
+        details={"layer": site.name},
+    )  # fmt: skip
+
+
+def masked(prepared: GraphModule, sites: list[Site]) -> dict[str, str]:
+    """Element-wise operators that turned out to work with masks, with the reason."""
+    found: dict[str, str] = {}
+    for site in sites:
+        if site.weight is not None:
+            continue
+        for node in (*site.node.all_input_nodes, *site.last.users):
+            observer = observer_of(prepared, node)
+            if observer is None or not getattr(observer, "min_val", _NOTHING).numel():
+                continue
+            reach = max(abs(float(observer.min_val)), abs(float(observer.max_val)))
+            if reach > HUGE:
+                found[site.name] = f"its values reach {reach:.3g}, as masks do"
+    return found
+
+
+class _Nothing:
+    def numel(self) -> int:
+        return 0
+
+
+_NOTHING = _Nothing()
+
+
+def observer_of(prepared: GraphModule, node: Any) -> Any | None:
+    """The observer that the node calls; None for other nodes."""
+    return prepared.get_submodule(str(node.target)) if getattr(node, "op", "") == "call_module" else None
+
+
+def _fixed(prepared: GraphModule) -> set[Node]:
+    """Constants and what observes them."""
+    found = constants(prepared)
+    for node in prepared.graph.nodes:
+        if node.op == "call_module" and node.all_input_nodes and found.issuperset(node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def protect_biases(prepared: GraphModule, sites: list[Site]) -> None:
+    """Widen the scale of channels whose weights are so small that their bias would not fit into an int32.
+
+    A channel of zeros (pruned, or behind a batch norm of weight zero) has the least scale that there is.
+    """
+    import torch
+
+    for site in sites:
+        bias: Any = site.node.args[2] if len(site.node.args) > 2 else None
+        watch = observer_of(prepared, site.node.args[0])
+        weights = observer_of(prepared, site.node.args[1]) if site.weight is not None else None
+        if bias is None or bias.op != "get_attr" or watch is None or weights is None:
+            continue
+        if not hasattr(watch, "calculate_qparams") or not hasattr(weights, "max_val") or not weights.max_val.numel():
+            continue
+        scale = watch.calculate_qparams()[0].detach()
+        values = graphs.attribute(prepared, str(bias.target)).detach().abs()
+        least = 127.0 * values / (_BIAS_STEPS * scale)
+        least = least if weights.max_val.dim() else least.max()
+        if least.shape == weights.max_val.shape:
+            weights.max_val.copy_(torch.maximum(weights.max_val, least))
