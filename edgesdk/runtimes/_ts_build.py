@@ -71,6 +71,21 @@ def build(program: ExportedProgram, *, ranks: bool = False) -> Built:
     return _Builder(program, ranks).build()
 
 
+def _packed(gm: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    """Nodes that read packed weights (objects of C++ classes, or lists of such), which no constant of a graph can be."""
+    import torch
+
+    read = {n.target: n for n in gm.graph.nodes if n.op == "get_attr"}
+    return [n for target, n in read.items() if isinstance(getattr(gm, str(target)), (torch.ScriptObject, list))]
+
+
+def _packed_type(value: Any) -> Any:
+    import torch
+
+    infer: Any = torch._C._jit_try_infer_type
+    return infer(value).type()
+
+
 class _Builder:
     def __init__(self, program: ExportedProgram, ranks: bool) -> None:
         import torch
@@ -81,6 +96,7 @@ class _Builder:
         self.specs = dict(zip(self.nodes, specs, strict=True))
         self.written = mutated(program.graph)
         self.state = {n: f"state_{i}" for i, n in enumerate(self.nodes) if self._changes(n)}
+        self.packed = {n.target: f"packed_{i}" for i, n in enumerate(_packed(program.graph_module))}
         self.widened = False
         self.narrow = {torch.float16, torch.bfloat16}
 
@@ -100,6 +116,7 @@ class _Builder:
         self.graph = module._get_method("forward").graph
         this, *inputs = self.graph.inputs()
         old = list(self.graph.nodes())
+        self.this = this
         scope = _Scope(self.program.graph_module)
         for node, value in zip(tensors, inputs, strict=True):
             value.setType(torch._C.TensorType.get())
@@ -121,6 +138,9 @@ class _Builder:
         module = torch._C.ScriptModule(MODULE_NAME, torch._C.CompilationUnit(), False)
         for node, name in self.state.items():
             module._register_attribute(name, torch._C.TensorType.get(), self._tensor(node).clone())
+        for target, name in self.packed.items():
+            value = getattr(self.program.graph_module, target)
+            module._register_attribute(name, _packed_type(value), value)
         zero = torch.zeros(())
 
         def arity(*_: Any) -> Any:
@@ -216,7 +236,16 @@ class _Builder:
         for node in scope.gm.graph.nodes:
             if node.op == "call_function":
                 scope.values[node] = self._call(node, scope)
+            elif node.op == "get_attr" and node.target in self.packed:
+                scope.values[node] = self._attribute(self.packed[node.target], getattr(scope.gm, node.target))
+            elif node.op == "get_attr" and isinstance(getattr(scope.gm, node.target), self.torch.Tensor):
+                scope.values[node] = self.graph.insertConstant(self._wide(getattr(scope.gm, node.target)))
         return scope.values
+
+    def _attribute(self, name: str, value: Any) -> Any:
+        got = self.graph.create("prim::GetAttr", [self.this], 1)
+        got.s_("name", name)
+        return self._typed(got, _packed_type(value))
 
     def _call(self, node: torch.fx.Node, scope: _Scope) -> Any:
         torch, target = self.torch, node.target

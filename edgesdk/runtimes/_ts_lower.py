@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.artifacts import Model, Warn
+from edgesdk.artifacts import Layer, Model, Warn
 from edgesdk.errors import UnsupportedError
 from edgesdk.runtimes import _ts_ops, _ts_save
 from edgesdk.runtimes._base import LowerConfig
@@ -28,6 +28,7 @@ class Lite:
 
     data: bytes
     warnings: tuple[Warn, ...] = ()
+    layers: tuple[Layer, ...] = ()
 
 
 def lower(model: Model, config: LowerConfig) -> Lite:
@@ -37,6 +38,8 @@ def lower(model: Model, config: LowerConfig) -> Lite:
         UnsupportedError: TorchScript or the published mobile library lacks something.
         UsageError: the bytecode version doesn't exist.
     """
+    if config.quantization not in ("none", "fp16"):
+        return _quantized(model, config)
     if model.program is not None:
         module, said = _from_program(model.program, config)
     elif model.script is not None:
@@ -49,6 +52,37 @@ def lower(model: Model, config: LowerConfig) -> Lite:
             why="There is no PyTorch graph to write.", fix="Use --runtime onnx, or package the PyTorch model.",
         )  # fmt: skip
     return Lite(_ts_save.save(module, config.bytecode), said)
+
+
+def _quantized(model: Model, config: LowerConfig) -> Lite:
+    from edgesdk.quantize import _fx
+    from edgesdk.runtimes import _ts_build
+
+    program = quantizable(model, config.quantization)
+    made = _fx.quantize(replace(model, program=program), config)
+    with _fx.engine():  # packed weights are unpacked when they are saved
+        built = _ts_build.build(made.work)
+        _tidy(built.module._get_method("forward").graph, fold=config.rung == "full")
+        return Lite(_ts_save.save(built.module, config.bytecode), made.warnings, made.layers)
+
+
+def quantizable(model: Model, scheme: str) -> ExportedProgram:
+    """The program that quantization starts from.
+
+    Raises:
+        UnsupportedError: there is none, so that layers and weights can't be told from the rest.
+    """
+    if model.program is not None:
+        return without_newer(model.program)
+    if model.script is None and model.no_program is not None:
+        raise model.no_program
+    kind = "A TorchScript archive" if model.script is not None else "An ONNX file"
+    raise UnsupportedError(
+        "quantize_without_program", f"{kind} that couldn't be exported can't become a {scheme} TorchScript Lite file.",
+        why="Its layers can't be told from the rest of its graph"
+            + (f": {str(model.no_program).splitlines()[0][:200]}" if model.no_program else "."),
+        fix="Package the model's PyTorch source or its .pt2, or leave out --quantize.",
+    )  # fmt: skip
 
 
 # -- exported programs ------------------------------------------------------------------------------------------------

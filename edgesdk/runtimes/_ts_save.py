@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,11 @@ def read_bytecode(path: Path) -> Bytecode:
         raise damaged(path) from exc
     writes = "SET_ATTR" in instructions or any(n.partition(".")[0].endswith("_") for n in operators)
     return Bytecode(version, operators, tensors and writes)
+
+
+def is_quantized(operators: Iterable[str]) -> bool:
+    """Whether any of these operators computes in int8, and so depends on the engine."""
+    return any(name.startswith(("quantized::", "aten::quantize")) for name in operators)
 
 
 def _functions(functions: Any) -> tuple[dict[str, int], set[str]]:

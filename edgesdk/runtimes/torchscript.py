@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,6 +34,7 @@ class TorchScriptRuntime(EdgeRuntime):
 
     name: ClassVar[str] = "torchscript"
     suffix: ClassVar[str] = ".ptl"
+    quantizations: ClassVar[tuple[str, ...]] = ("none", "fp16", "static-int8")
 
     def missing(self) -> str | None:
         from importlib.util import find_spec
@@ -69,31 +71,42 @@ class TorchScriptRuntime(EdgeRuntime):
         old = (OLD_LIBRARY,) if found.version < _ts_save.DEFAULT_BYTECODE else ()
         return Lowered(
             self.name, None, config.quantization, out, config.rung,
-            min_runtime=release, warnings=(DEPRECATED, *old, *lite.warnings),
+            min_runtime=release, warnings=(DEPRECATED, *old, *lite.warnings), layers=lite.layers,
         )  # fmt: skip
 
     def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
-        from edgesdk.runtimes._ts_save import read_bytecode
+        from edgesdk.runtimes._ts_save import is_quantized, read_bytecode
 
         if threads is not None:
             import torch
 
             torch.set_num_threads(threads)
-        return _Runner(path, read_bytecode(path).stateful)
+        found = read_bytecode(path)
+        return _Runner(path, found.stateful, is_quantized(found.operators))
 
 
 class _Runner(Runner):
-    def __init__(self, path: Path, stateful: bool) -> None:
-        self._path, self._stateful = path, stateful
+    def __init__(self, path: Path, stateful: bool, quantized: bool) -> None:
+        self._path, self._stateful, self._quantized = path, stateful, quantized
         self._used = False
-        self._module = _open(path)
+        self._module = self._open()
+
+    def _open(self) -> Any:
+        with self._engine():  # it packs the weights
+            return _open(self._path)
+
+    def _engine(self) -> AbstractContextManager[None]:
+        from edgesdk.quantize._fx._engine import engine
+
+        return engine() if self._quantized else nullcontext()
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         import torch
 
         self._used = True
         try:
-            result = self._module.forward(tuple(map(torch.from_numpy, inputs)))
+            with self._engine():
+                result = self._module.forward(tuple(map(torch.from_numpy, inputs)))
         except RuntimeError as exc:
             raise _failed(exc) from exc
         return [_owned(tensor, inputs) for tensor in _flatten(result)]
@@ -101,7 +114,7 @@ class _Runner(Runner):
     def reset(self) -> None:
         # The Lite interpreter can't set attributes; a freshly loaded module has the first values.
         if self._stateful and self._used:
-            self._module = _open(self._path)
+            self._module = self._open()
         self._used = False
 
     def close(self) -> None:

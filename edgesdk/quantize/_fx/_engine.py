@@ -1,0 +1,36 @@
+"""QNNPACK while something is quantized or run: the engine of the phone, whatever this machine would choose (Q-03)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+ENGINE = "qnnpack"
+
+
+@contextmanager
+def engine() -> Iterator[None]:
+    """Make QNNPACK the engine of quantized operators; afterwards, also after an error, the one before is back.
+
+    Raises:
+        UnsupportedError: this build of PyTorch lacks it.
+    """
+    import torch
+
+    from edgesdk.errors import UnsupportedError
+
+    before = torch.backends.quantized.engine
+    if before == ENGINE:
+        yield
+        return
+    try:
+        torch.backends.quantized.engine = ENGINE
+    except RuntimeError as exc:
+        raise UnsupportedError(
+            "no_qnnpack", "This build of PyTorch has no QNNPACK, the engine of PyTorch Mobile's int8 operators.",
+            why="It was compiled without it.", fix="Install PyTorch from PyPI, or use --runtime executorch or onnx.",
+        ) from exc  # fmt: skip
+    try:
+        yield
+    finally:
+        torch.backends.quantized.engine = before

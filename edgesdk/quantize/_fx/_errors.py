@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+
+def layer_errors(*a):
+    return ()
