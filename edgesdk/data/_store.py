@@ -7,7 +7,7 @@ may differ from sample to sample (texts, sounds). Reading maps the file, so memo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -51,6 +51,14 @@ class StoreWriter:
         if sample.label is not None:
             entry[_LABEL] = self._put(sample.label)
         self._samples.append(entry)
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Samples are read in this order instead of that in which they were appended."""
+        self._samples = [self._samples[index] for index in order]
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Add to what readers find in :attr:`Store.facts`."""
+        self._facts.update(facts)
 
     def _put(self, array: np.ndarray) -> list[Any]:
         array = np.asarray(array, order="C")
