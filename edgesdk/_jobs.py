@@ -18,6 +18,7 @@ from edgesdk.errors import EdgeError, GateError
 
 if TYPE_CHECKING:
     from edgesdk.importing import ImportOptions
+    from edgesdk.runtimes import EdgeRuntime, LowerConfig
     from edgesdk.samples import Case, Feed
     from edgesdk.session import SelfTest
 
@@ -33,7 +34,7 @@ _held: dict[str, Model] = {}
 
 def warm(args: Json, report: Report) -> Json:
     """Load what a later job of this process needs; see ``EdgeRuntime.warm_up``."""
-    _runtime(args["runtime"]).warm_up(lowering=args["lowering"])
+    runtime_of(args["runtime"]).warm_up(lowering=args["lowering"])
     return {}
 
 
@@ -54,7 +55,7 @@ def import_model(args: Json, report: Report) -> Json:
     from edgesdk.importing import locate
     from edgesdk.importing._reference import reference_steps
 
-    _one_thread()
+    one_thread()
     gc.disable()  # importing torch and tracing make millions of lasting objects; collections in between find nothing
     options = import_options(args)
     report("reading the model", None)
@@ -80,7 +81,7 @@ def import_model(args: Json, report: Report) -> Json:
     }
 
 
-def _one_thread() -> None:
+def one_thread() -> None:
     """Tracing and compiling gain nothing from more threads, and workers share the cores."""
     import torch
 
@@ -138,7 +139,8 @@ def _statistics(model: Model) -> Json:
     return {"parameters": None, "macs": None, "weight_bytes": size}
 
 
-def _model(folder: str) -> Model:
+def model_of(folder: str) -> Model:
+    """The model of a run's folder: the one this process imported, else the one on disk."""
     if folder not in _held:
         _held[folder] = modelfile.load(Path(folder))
     return _held[folder]
@@ -146,13 +148,13 @@ def _model(folder: str) -> Model:
 
 def lower(args: Json, report: Report) -> Json:
     """Lower the model of ``folder`` for one runtime; returns the :class:`Lowered` as JSON."""
-    from edgesdk.runtimes import LowerConfig, find
+    from edgesdk.runtimes import find
 
-    _one_thread()
+    one_thread()
     runtime = find(args["runtime"])
-    config = LowerConfig(**args["config"])
+    config = lower_config_of(args["config"])
     report("loading the model", None)
-    model = _model(args["folder"])
+    model = model_of(args["folder"])
     # TorchScript Lite stores float16 but computes in float32, and a user's ONNX graph is narrowed as it is.
     as_it_is = runtime.name == "torchscript" or (runtime.name == "onnx" and model.onnx is not None)
     if config.quantization == "fp16" and model.program is not None and not as_it_is:
@@ -162,6 +164,15 @@ def lower(args: Json, report: Report) -> Json:
     lowered = runtime.lower(model, config, Path(args["out"]))
     result: Json = LOWERED.dump_python(lowered, mode="json")
     return result
+
+
+def lower_config_of(document: Json) -> LowerConfig:
+    """``LowerConfig`` from its JSON."""
+    from edgesdk.runtimes import LowerConfig
+
+    calibration = document.get("calibration")
+    keep = tuple(document.get("keep_float", ()))
+    return LowerConfig(**{**document, "calibration": Path(calibration) if calibration else None, "keep_float": keep})
 
 
 def _half(model: Model, folder: Path) -> Model:
@@ -175,9 +186,9 @@ def _half(model: Model, folder: Path) -> Model:
 def verify(args: Json, report: Report) -> Json:
     """Run a lowered file on its engine over the cases of ``folder``; returns the :class:`Verification` as JSON."""
     from edgesdk.fidelity import TOLERANCES, compare, run_cases
-    from edgesdk.samples import load_cases, load_outputs
+    from edgesdk.samples import is_real, load_cases, load_outputs
 
-    runtime = _runtime(args["runtime"])
+    runtime = runtime_of(args["runtime"])
     signature = Signature.from_json(args["signature"])
     folder = Path(args["folder"])
     cases, reference = load_cases(folder / "cases.npz"), load_outputs(folder / "reference.npz")
@@ -187,15 +198,18 @@ def verify(args: Json, report: Report) -> Json:
         found = run_cases(runner, signature, cases)
     finally:
         runner.close()
-    tolerance = TOLERANCES[args["quantization"]]
+    # Integer schemes have no tolerance of their own: the guard judges them on data. Here they must run and be well formed.
+    tolerance = TOLERANCES.get(args["quantization"])
+    measured = is_real if tolerance is None and any(map(is_real, cases)) else None
     engine = f"{args['runtime']} {runtime.version()}"
     result: Json = VERIFICATION.dump_python(
-        compare(signature, cases, reference, found, tolerance, engine=engine), mode="json"
+        compare(signature, cases, reference, found, tolerance, engine=engine, measured=measured), mode="json"
     )
     return result
 
 
-def _runtime(name: str) -> Any:
+def runtime_of(name: str) -> EdgeRuntime:
+    """The runtime of that name, found without loading the others' engines."""
     from edgesdk.runtimes import find
 
     return find(name)
@@ -229,7 +243,7 @@ def against(args: Json, report: Report) -> Json:
     from edgesdk.against import compare_bundle
     from edgesdk.bundle import EdgeBundle
 
-    _one_thread()
+    one_thread()
     with EdgeBundle.open(Path(args["bundle"])) as bundle:
         found = compare_bundle(bundle, args["against"], import_options(args), report)
     return {"variants": [_verdict(id_, found[id_]) for id_ in args["variants"]]}

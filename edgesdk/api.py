@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.artifacts import Package, TensorSpec, VariantResult, parse_input
+from edgesdk.artifacts import Package, TensorSpec, VariantResult, Warn, parse_input
 from edgesdk.errors import InputError, UsageError
 from edgesdk.progress import Progress, Silent
 
@@ -167,7 +167,9 @@ def verify(
     return verdict.reach(Path(bundle), key, against, source, progress or Silent())
 
 
-def lower(config: PackageConfig, output: Path, progress: Progress | None = None) -> VariantResult:
+def lower(
+    config: PackageConfig, output: Path, progress: Progress | None = None
+) -> tuple[VariantResult, tuple[Warn, ...]]:
     """See :func:`edgesdk.steps.lower`."""
     from edgesdk import steps
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
+    from edgesdk.evaluation import Guarded
     from edgesdk.preprocess import PreprocessSpec
 
 # Canonical dtype names (NumPy's; bfloat16 is torch's) and their size in bytes.
@@ -357,6 +358,7 @@ class VariantResult:
     sha256: str
     rung: Rung
     abis: tuple[str, ...] = ()
+    guarded: Guarded | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The ``V`` object of ``edgesdk.package/1``, with the fields that only the report shows under ``details``."""
@@ -373,9 +375,9 @@ class VariantResult:
             "rung": self.rung,
             "verified": ver.verified,
             "outputs": [o.to_json() for o in ver.outputs],
-            "top1_agreement": ver.top1_agreement,
-            "metric": None,
-            "latency_ms": None,
+            "top1_agreement": self.guarded.evaluation.top1 if self.guarded else ver.top1_agreement,
+            "metric": self.guarded.metric_json() if self.guarded else None,
+            "latency_ms": self.guarded.latency_json() if self.guarded else None,
             "details": {
                 "delegates": low.delegates,
                 "leftovers": dict(low.leftovers),
@@ -388,6 +390,8 @@ class VariantResult:
                 "why": ver.why,
                 "engine": ver.engine,
                 "cpu_flags": list(ver.cpu_flags),
+                "layers": [dict(layer.__dict__) for layer in low.layers],
+                "guard": self.guarded.to_json() if self.guarded else None,
             },
         }
 

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,11 @@ from edgesdk import cache as caching
 from edgesdk._jobs import LOWERED, VERIFICATION
 from edgesdk.artifacts import Lowered, Rung, Signature, Verification, Warn
 from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, from_json
+from edgesdk.evaluation import Guarded
 from edgesdk.planning import VariantPlan
 from edgesdk.progress import Progress
+from edgesdk.quantize import schemes
+from edgesdk.quantize.static_int8 import StaticInt8
 from edgesdk.runtimes import find
 from edgesdk.workers import Pool, WorkerCrashed
 
@@ -50,12 +53,33 @@ class Imported:
 
 @dataclass(frozen=True)
 class Variant:
-    """A lowered and verified file, still in the work folder."""
+    """A lowered and verified file, still in the work folder; ``guarded`` when its precision was judged on data."""
 
     lowered: Lowered
     verification: Verification
     file: str
     sha256: str
+    warnings: tuple[Warn, ...] = ()
+    guarded: Guarded | None = None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The user's data after reading.
+
+    Attributes:
+        calibration: folder of the store with calibration samples; None without ``--calibration``.
+        data: what files are judged on: ``evaluation``, ``calibration`` or ``made up``.
+        count: samples in it.
+        metric: name of the task metric; None when the data carry no labels.
+        fingerprint: of all samples, labels included.
+    """
+
+    calibration: Path | None
+    data: str
+    count: int
+    metric: str | None
+    fingerprint: str
     warnings: tuple[Warn, ...] = ()
 
 
@@ -71,12 +95,13 @@ class Builder:
     pool: Pool
     timings: dict[str, float] = field(default_factory=dict)
     began: float = field(default_factory=time.perf_counter)
+    samples: Samples | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _saved: bool = False
 
     def import_model(self, plans: Sequence[VariantPlan]) -> Imported:
         """Run the import in worker 0, which keeps the model for the first lowering."""
-        self._saved = len(plans) > 1
+        self._saved = len(plans) > 1 or wants_samples(self.config)
         args = {**self.import_args, "folder": str(self.folder), "save": self._saved}
         try:
             result = self.pool.submit("edgesdk._jobs:import_model", args, self.progress.update, on=0).result()[1]
@@ -90,78 +115,29 @@ class Builder:
             parameters=result["parameters"], macs=result["macs"], weight_bytes=result["weight_bytes"], warnings=warnings,
         )  # fmt: skip
 
-    def variants(self, plans: Sequence[VariantPlan], imported: Imported) -> list[Variant]:
-        """Make all variants, several at a time; the first failure ends the run."""
-        with ThreadPoolExecutor(max_workers=max(1, len(plans))) as threads:
-            jobs = [threads.submit(self._variant, plan, imported) for plan in plans]
-            try:
-                done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
-                for job in done:
-                    job.result()
-            except BaseException:  # Ctrl-C too: the other variants' threads end only when their workers do
-                self.pool.stop()
-                raise
-            return [job.result() for job in jobs]
-
-    def _variant(self, plan: VariantPlan, imported: Imported) -> Variant:
-        """One variant; with alternatives (``auto``), the first runtime that takes the model."""
-        tried: list[str] = []
-        for one in (plan, *plan.alternatives):
-            try:
-                made = self._cached(one, imported)
-            except (UnsupportedError, GateError) as error:
-                if not plan.alternatives:
-                    raise
-                tried.append(f"{one.runtime}: {error.message} {error.why}")
-                continue
-            passed_over = Warn("runtime_passed_over", " ".join(tried))
-            return replace(made, warnings=(*made.warnings, passed_over)) if tried else made
-        raise UnsupportedError(
-            "no_runtime", "No runtime takes this model.", why=" ".join(tried),
-            fix="Name one with --runtime to see its full message.",
+    def read_samples(self) -> None:
+        """Bring the user's data into a form that every worker reads, check it, and run the original on it."""
+        args = {
+            "folder": str(self.folder), "calibration": self.config.calibration, "eval": self.config.eval,
+            "metric": self.config.metric, "seed": self.config.seed, "limit": calibration_limit(self.config),
+        }  # fmt: skip
+        result = self.submit("_data_jobs:read_samples", args, on=0).result()[1]
+        self.samples = Samples(
+            calibration=self.folder / "calibration" if self.config.calibration else None,
+            data=result["data"], count=result["count"], metric=result["metric"], fingerprint=result["fingerprint"],
+            warnings=tuple(Warn(**w) for w in result["warnings"]),
         )  # fmt: skip
 
-    def _cached(self, plan: VariantPlan, imported: Imported) -> Variant:
-        self._check_form(plan, imported)
-        key = caching.key("variant", imported.fingerprint, plan.id, lower_config(self.config, plan), self.config.seed)
-        file = plan.id + plan.suffix(self.config)
-        entry = self.cache.get(key, self.folder / "cached")
-        if entry:
-            lowered = LOWERED.validate_python(entry.document["lowered"])
-            paths = entry.files
-            extra = tuple(paths[p.name] for p in lowered.extra_files)
-            lowered = replace(lowered, path=paths[file], extra_files=extra)
-            verification = VERIFICATION.validate_python(entry.document["verification"])
-        else:
-            lowered, verification = self._descend(plan, imported, self.folder / plan.id / file)
-            self._keep(key, lowered, verification)
-        return Variant(lowered, verification, file, caching.sha256_file(lowered.path), lowered.warnings)
-
-    def _keep(self, key: str, lowered: Lowered, verification: Verification) -> None:
-        document = {
-            "lowered": LOWERED.dump_python(lowered, mode="json"),
-            "verification": VERIFICATION.dump_python(verification, mode="json"),
-        }
-        self.cache.put(key, document, {p.name: p for p in (lowered.path, *lowered.extra_files)})
-
-    def _check_form(self, plan: VariantPlan, imported: Imported) -> None:
-        """Refuse early when this runtime needs a form of the model that could not be made."""
-        own = {"torchscript": "script", "onnx": "onnx"}.get(plan.runtime)
-        if imported.has["program"] or (own and imported.has[own]) or plan.runtime == "null":
-            return
-        raise imported.no_program or UnsupportedError(
-            "no_program", f"The {plan.runtime} runtime can't take this model.",
-            why="It could not be turned into an exported program.", fix="Export it with torch.export and package the .pt2.",
-        )  # fmt: skip
-
-    def _descend(self, plan: VariantPlan, imported: Imported, out: Path) -> tuple[Lowered, Verification]:
+    def descend(
+        self, plan: VariantPlan, imported: Imported, out: Path, keep_float: tuple[str, ...] = ()
+    ) -> tuple[Lowered, Verification]:
         """Lower and verify, one rung lower each time the file crashes or answers wrongly."""
         rung: Rung | None = "full"
         slips: list[Warn] = []
         while True:
             failure: EdgeError
             try:
-                lowered, where = self._lower(plan, rung or "portable", out)
+                lowered, where = self._lower(plan, rung or "portable", out, keep_float)
                 checked = self._checked(plan, imported, lowered, where)
                 if isinstance(checked, Verification):
                     return replace(lowered, warnings=(*lowered.warnings, *slips)), checked
@@ -183,16 +159,14 @@ class Builder:
             return _does_not_run(plan, error)
         return found if found.verified in (True, "not_run") else _unfaithful(plan, lowered, found)
 
-    def _lower(self, plan: VariantPlan, rung: Rung, out: Path) -> tuple[Lowered, int]:
-        out.parent.mkdir(exist_ok=True)
-        args = {
-            "folder": str(self.folder), "runtime": plan.runtime, "out": str(out),
-            "config": {**lower_config(self.config, plan), "rung": rung},
-        }  # fmt: skip
+    def _lower(self, plan: VariantPlan, rung: Rung, out: Path, keep_float: tuple[str, ...]) -> tuple[Lowered, int]:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        config = {**self.lower_args(plan), "rung": rung, "keep_float": keep_float}
+        args = {"folder": str(self.folder), "runtime": plan.runtime, "out": str(out), "config": config}
         on = None if self._saved else 0
         with _timed(self, "lower"):
             try:
-                index, result = self._submit("lower", args, on=on).result()
+                index, result = self.submit("_jobs:lower", args, on=on).result()
             except WorkerCrashed:
                 self._save_again()
                 raise
@@ -203,7 +177,7 @@ class Builder:
         with self._lock:
             if not self._saved:
                 args = {**self.import_args, "folder": str(self.folder), "save": True}
-                self._submit("import_model", args).result()
+                self.submit("_jobs:import_model", args).result()
                 self._saved = True
 
     def verify(self, plan: VariantPlan, imported: Imported, lowered: Lowered, lowered_by: int) -> Verification:
@@ -218,10 +192,33 @@ class Builder:
         }  # fmt: skip
         with _timed(self, "verify"):
             # Another process than the one that lowered it reads the final bytes.
-            return VERIFICATION.validate_python(self._submit("verify", args, not_on=lowered_by).result()[1])
+            return VERIFICATION.validate_python(self.submit("_jobs:verify", args, not_on=lowered_by).result()[1])
 
-    def _submit(self, job: str, args: Json, **where: int | None) -> Future[tuple[int, Json]]:
-        return self.pool.submit(f"edgesdk._jobs:{job}", args, self.progress.update, **where)
+    def submit(self, job: str, args: Json, **where: int | None) -> Future[tuple[int, Json]]:
+        """Start a job (``module:function`` of ours) in a worker; the future holds (worker's number, result)."""
+        return self.pool.submit(f"edgesdk.{job}", args, self.progress.update, **where)
+
+    def lower_args(self, plan: VariantPlan) -> Json:
+        """:class:`LowerConfig` for a plan, without its rung and the layers that stay float."""
+        calibration = self.samples.calibration if self.samples else None
+        with_samples = {"calibration": str(calibration)} if calibration and is_quantized(plan.quantization) else {}
+        return {**lower_config(self.config, plan), "seed": self.config.seed, **with_samples}
+
+
+def is_quantized(quantization: str) -> bool:
+    """Integer schemes: judged by the guard. Half precision is held to a tolerance like float32."""
+    return quantization in schemes() and schemes()[quantization].weight_bits < 16
+
+
+def wants_samples(config: PackageConfig) -> bool:
+    """Whether anything must be judged on data."""
+    return bool(config.calibration or config.eval or any(is_quantized(s) or s == "auto" for s in config.quantize))
+
+
+def calibration_limit(config: PackageConfig) -> int:
+    """Most calibration samples that any of the schemes asked for uses."""
+    asked = [schemes()[name] for name in config.quantize if name in schemes()]
+    return max((getattr(scheme, "samples", 0) for scheme in asked), default=0) or StaticInt8.samples
 
 
 def lower_config(config: PackageConfig, plan: VariantPlan) -> Json:

@@ -68,12 +68,19 @@ def compare(
     cases: Sequence[Case],
     reference: Sequence[Sequence[Outputs]],
     found: Sequence[Sequence[Outputs]],
-    tolerance: Tolerance,
+    tolerance: Tolerance | None,
     *,
     engine: str = "",
+    measured: Callable[[Case], bool] | None = None,
 ) -> Verification:
-    """Judge what an engine answered against what the original answered on the same cases."""
+    """Judge what an engine answered against what the original answered on the same cases.
+
+    Args:
+        tolerance: None judges shapes, dtypes and finiteness alone.
+        measured: the cases whose errors are counted; None counts all. Shapes and dtypes are checked on every case.
+    """
     outputs, faults = [], []
+    kept = [measured is None or measured(case) for case in cases]
     for spec in signature.outputs:
         wanted = [step[spec.name] for case in reference for step in case]
         given = [step[spec.name] for case in found for step in case]
@@ -81,17 +88,20 @@ def compare(
         if fault:
             faults.append(f"output '{spec.name}' {fault}")
             continue
+        counted = [use for use, case in zip(kept, reference, strict=True) for _ in case]
+        wanted = [array for array, use in zip(wanted, counted, strict=True) if use]
+        given = [array for array, use in zip(given, counted, strict=True) if use]
         fidelity = fidelity_of(spec.name, wanted, given)
         outputs.append(fidelity)
-        fault = _numeric_fault(fidelity, wanted, given, tolerance)
+        fault = _numeric_fault(fidelity, wanted, given, tolerance) if tolerance else None
         if fault:
             faults.append(f"output '{spec.name}' {fault}")
     return Verification(
         verified=not faults,
         outputs=tuple(outputs),
-        samples=sum(len(case.feeds) for case in cases),
+        samples=sum(len(case.feeds) for case, use in zip(cases, kept, strict=True) if use),
         shapes=describe_shapes(tuple(cases)),
-        tolerance=tolerance.relative,
+        tolerance=tolerance.relative if tolerance else 0.0,
         why="; ".join(faults) or None,
         engine=engine,
         cpu_flags=cpu_flags(),

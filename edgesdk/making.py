@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ from edgesdk import cache as caching
 from edgesdk import targets
 from edgesdk.artifacts import VariantResult, Warn
 from edgesdk.assembly import bundle_facts, postprocess, write_bundle
-from edgesdk.building import Builder, Imported, Variant, pool_size
+from edgesdk.building import Builder, Imported, Variant, pool_size, wants_samples
 from edgesdk.importing import Located
 from edgesdk.planning import Job, image_size
 from edgesdk.progress import Progress
+from edgesdk.variants import Maker
 from edgesdk.workers import Pool
 
 Json = dict[str, Any]
@@ -32,8 +33,11 @@ def build(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tup
         progress.stage("importing")
         with _clock(builder.timings, "import"):
             imported = builder.import_model(job.plans)
+        if wants_samples(config):
+            progress.stage("reading samples")
+            builder.read_samples()
         progress.stage("lowering and verifying")
-        variants = builder.variants(job.plans, imported)
+        variants = Maker(builder, imported).variants(job.plans)
         document, bundle = bundled(job, builder, imported, variants)
     if job.key:
         cache.put(job.key, document, {"bundle.edge": bundle})
@@ -49,7 +53,7 @@ def bundled(job: Job, builder: Builder, imported: Imported, variants: Sequence[V
         args = {"bundle": str(bundle), "variants": runnable}
         builder.pool.submit("edgesdk._jobs:check_bundle", args, builder.progress.update, not_on=0).result()
     builder.timings["total"] = time.perf_counter() - builder.began
-    return package_document(job, imported, variants, bundle, builder.timings), bundle
+    return package_document(job, builder, imported, variants, bundle), bundle
 
 
 def _weights(located: Located) -> int:
@@ -86,14 +90,19 @@ class _clock:
         self._timings[self._step] = time.perf_counter() - self._begin
 
 
-def package_document(
-    job: Job, imported: Imported, variants: Sequence[Variant], bundle: Path, timings: Mapping[str, float]
-) -> Json:
+def package_document(job: Job, builder: Builder, imported: Imported, variants: Sequence[Variant], bundle: Path) -> Json:
     """The ``edgesdk.package/1`` object with the report's fields; paths and this run's timings come later."""
     target = targets.find(job.config.target)
     shown = [
         VariantResult(
-            v.lowered, v.verification, v.file, v.lowered.path.stat().st_size, v.sha256, v.lowered.rung, target.abis
+            v.lowered,
+            v.verification,
+            v.file,
+            v.lowered.path.stat().st_size,
+            v.sha256,
+            v.lowered.rung,
+            target.abis,
+            v.guarded,
         )
         for v in variants
     ]
@@ -107,10 +116,10 @@ def package_document(
         **bundle_facts(bundle),
         "variants": [v.to_json() for v in shown],
         "timings_s": {
-            step: round(timings.get(step, 0.0), 3) for step in ("import", "lower", "verify", "bundle", "total")
+            step: round(builder.timings.get(step, 0.0), 3) for step in ("import", "lower", "verify", "bundle", "total")
         },
         "cache": {"hits": 0, "misses": 0},
-        "warnings": [w.to_json() for w in _warnings(job, imported, variants)],
+        "warnings": [w.to_json() for w in _warnings(builder, imported, variants)],
         "source": {**imported.model["source"], "git_commit": job.located.source.git_commit},
         "signature": imported.model["signature"],
         "preprocess": imported.model["preprocess"],
@@ -133,14 +142,15 @@ def _version() -> str:
     return __version__
 
 
-def _warnings(job: Job, imported: Imported, variants: Sequence[Variant]) -> list[Warn]:
-    found = [*imported.warnings, *(w for v in variants for w in v.warnings)]
+def _warnings(builder: Builder, imported: Imported, variants: Sequence[Variant]) -> list[Warn]:
+    samples = builder.samples.warnings if builder.samples else ()
+    found = [*imported.warnings, *samples, *(w for v in variants for w in v.warnings)]
     found += [
         Warn("not_verified", f"{v.lowered.id}: {v.verification.why}")
         for v in variants
         if v.verification.verified == "not_run"
     ]
-    if any(v.lowered.quantization == "none" for v in variants):
+    if all(v.lowered.quantization == "none" for v in variants) and not builder.samples:
         found.append(_int8_hint(imported))
     return list(dict.fromkeys(found))
 
@@ -149,8 +159,8 @@ def _int8_hint(imported: Imported) -> Warn:
     saved = f" and would save about {_words_for(imported.weight_bytes * 3 // 4)}" if imported.weight_bytes else ""
     return Warn(
         "int8_hint",
-        f"The weights stay float32. int8 would need 100 to 500 typical inputs (--calibration){saved}; it comes with a later "
-        "version. --quantize fp16 halves the file now.",
+        f"The weights stay float32. int8 needs 100 to 500 typical inputs (--quantize static-int8 --calibration DATA){saved}; "
+        "--quantize weight-int8 and fp16 need none.",
     )
 
 

@@ -51,15 +51,31 @@ def plan(config: PackageConfig) -> Json:
 
 
 def prepare(config: PackageConfig) -> Job:
-    """Check everything that can be checked without torch: model, key, labels, output folder, combinations."""
+    """Check everything that can be checked without torch: model, data, key, labels, output folder, combinations."""
     target = targets.find(config.target)
     plans = plan_variants(config, target)
     located = locate(config.model, _options(config))
     name = config.name or safe_name(located.source.name)
     labels = read_labels(config.labels) if config.labels else None
+    _check_data(config)
     key_id = _key_id(config.sign)
     check_output(config.folder(name).absolute(), force=config.force)
     return Job(config, located, plans, name, labels, _key(config, located, labels, key_id))
+
+
+def _check_data(config: PackageConfig) -> None:
+    """Refuse data that aren't there, or are of no kind that can be read, before any work."""
+    for text in (config.calibration, config.eval):
+        if text:
+            from edgesdk.data import locate_data
+
+            locate_data(text)
+
+
+def _data_fingerprint(text: str) -> str | None:
+    from edgesdk.data import fingerprint
+
+    return fingerprint(text)
 
 
 def _options(config: PackageConfig) -> ImportOptions:
@@ -80,13 +96,17 @@ def _key_id(path: Path | None) -> str | None:
 def _key(config: PackageConfig, located: Located, labels: Sequence[str] | None, key_id: str | None) -> str | None:
     if located.files is None:
         return None
+    data = [_data_fingerprint(text) for text in (config.calibration, config.eval) if text]
+    if None in data or (config.metric and ":" in config.metric):
+        return None
     files = [(path.name, caching.sha256_file(path)) for path in located.files]
     asked = config.model_dump(
-        mode="json", exclude={"model", "output", "root", "force", "no_cache", "jobs", "labels", "sign"}
+        mode="json",
+        exclude={"model", "output", "root", "force", "no_cache", "jobs", "labels", "sign", "calibration", "eval"},
     )
     asked["inputs"] = [str(spec) for spec in config.inputs]
     asked["model"] = [located.kind, located.source.name, located.member, None if located.path else located.text]
-    return caching.key("package", files, located.source.git_commit, asked, labels, key_id)
+    return caching.key("package", files, located.source.git_commit, asked, labels, key_id, data)
 
 
 def _cached(job: Job, cache: caching.Cache, work: Path) -> tuple[Json, Path] | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from edgesdk import targets
 from edgesdk.artifacts import variant_id
 from edgesdk.errors import UsageError
+from edgesdk.quantize import schemes
 from edgesdk.runtimes import EdgeRuntime, find, require, runtimes
 from edgesdk.targets import Target
 
@@ -22,12 +23,18 @@ AUTO_ORDER = ("executorch", "onnx", "torchscript")
 
 @dataclass(frozen=True)
 class VariantPlan:
-    """One file to make. ``alternatives`` are tried in turn when this runtime can't take the model (``auto``)."""
+    """One file to make.
+
+    Attributes:
+        alternatives: tried in turn when this runtime can't take the model (``--runtime auto``).
+        candidates: all made, and the best of them kept (``--quantize auto``); this plan itself is then none.
+    """
 
     runtime: str
     backend: str | None
     quantization: str
     alternatives: tuple[VariantPlan, ...] = ()
+    candidates: tuple[VariantPlan, ...] = ()
 
     @property
     def id(self) -> str:
@@ -65,7 +72,7 @@ def plan_variants(config: PackageConfig, target: Target) -> tuple[VariantPlan, .
     plans: dict[str, VariantPlan] = {}
     for quantization in config.quantize:
         for runtime, backend in pairs:
-            plan = _plan(runtime, backend, quantization)
+            plan = _plan(runtime, backend, quantization, config)
             plans.setdefault(plan.id if runtime != "auto" else f"auto-{quantization}", plan)
     for plan in plans.values():
         for one in (plan, *plan.alternatives):
@@ -97,19 +104,37 @@ def _check_backends(config: PackageConfig, pairs: list[tuple[str, str | None]]) 
         )  # fmt: skip
 
 
-def _plan(runtime: str, backend: str | None, quantization: str) -> VariantPlan:
+def _plan(runtime: str, backend: str | None, quantization: str, config: PackageConfig) -> VariantPlan:
     if runtime != "auto":
-        return VariantPlan(runtime, backend, quantization)
+        return VariantPlan(
+            runtime, backend, quantization, candidates=_candidates(runtime, backend, quantization, config)
+        )
     present = [find(name) for name in AUTO_ORDER if find(name).missing() is None]
-    chain = [VariantPlan(r.name, next(iter(r.backends), None), quantization) for r in present]
+    chain = [_plan(r.name, next(iter(r.backends), None), quantization, config) for r in present]
     if not chain:
         require(find(AUTO_ORDER[0]))
-    return VariantPlan(chain[0].runtime, chain[0].backend, quantization, tuple(chain[1:]))
+    return replace(chain[0], alternatives=tuple(chain[1:]))
+
+
+def _candidates(runtime: str, backend: str | None, quantization: str, config: PackageConfig) -> tuple[VariantPlan, ...]:
+    """What ``--quantize auto`` tries: float, then every scheme of the runtime that needs nothing more from the user."""
+    if quantization != "auto":
+        return ()
+    known = find(runtime).quantizations
+    sensible = [
+        name
+        for name, scheme in schemes().items()
+        if name in known
+        and not scheme.labelled  # training changes the weights: only when asked for by name
+        and (not scheme.calibrated or config.calibration)
+        and (scheme.weight_bits >= 8 or config.eval)  # int4 loses too much to go by made-up inputs
+    ]
+    return tuple(VariantPlan(runtime, backend, name) for name in ("none", *sensible))
 
 
 def _check(plan: VariantPlan) -> None:
     runtime: EdgeRuntime = find(plan.runtime)
-    if plan.quantization not in runtime.quantizations:
+    if plan.quantization not in (*runtime.quantizations, "auto"):
         raise UsageError(
             "scheme_not_of_runtime", f"{runtime.name} has no scheme '{plan.quantization}'.",
             why=f"It knows {', '.join(runtime.quantizations)}.", fix="Choose another --quantize or --runtime.",
@@ -134,10 +159,11 @@ def as_json(
         "cached": cached,
         "variants": [
             {"id": p.id, "runtime": p.runtime, "backend": p.backend, "quantization": p.quantization,
-             "file": p.id + p.suffix(config), "or_else": [a.id for a in p.alternatives]}
+             "file": p.id + p.suffix(config), "or_else": [a.id for a in p.alternatives],
+             **({"candidates": [c.id for c in p.candidates]} if p.candidates else {})}
             for p in plans
         ],
-        "steps": ["import", "lower", "verify", "bundle"],
+        "steps": ["import", *(["read samples"] if config.calibration or config.eval else []), "lower", "verify", "bundle"],
     }  # fmt: skip
 
 

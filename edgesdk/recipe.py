@@ -20,6 +20,7 @@ from pydantic_core import PydanticCustomError
 from edgesdk.artifacts import TensorSpec, parse_input
 from edgesdk.errors import EdgeError, InputError, MissingToolError, UsageError, nearest
 from edgesdk.naming import line_problem, name_problem
+from edgesdk.quantize import schemes
 from edgesdk.reading import read_bytes
 
 SCHEMA = "edgesdk.recipe/1"
@@ -27,17 +28,10 @@ DEFAULTS = Path(__file__).with_name("defaults.toml")
 _MAX_RECIPE = 16 * 2**20
 _LONGEST_SHOWN = 120  # characters of a wrong value that a message repeats
 
-SCHEMES = (
-    "none", "dynamic-int8", "static-int8", "qat-int8", "weight-int8", "weight-int4", "fp16", "auto",
-)  # fmt: skip
+SCHEMES = ("none", *schemes(), "auto")
 BACKENDS = ("xnnpack", "coreml", "vulkan", "mps", "portable")
 RESIZES = ("shorter", "stretch", "letterbox")
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
-
-SCHEMES_BUILT = frozenset({"none", "fp16"})
-"""Schemes that this version can make; the others are understood and refused (``not_in_this_version``)."""
-SCHEMES_CALIBRATED = frozenset({"static-int8", "qat-int8"})
-"""Schemes that read sample inputs to find the ranges of activations."""
 
 
 def _listed(value: Any) -> Any:
@@ -149,7 +143,11 @@ class PackageConfig(_Frozen):
         backends: empty means each runtime's first.
         quantize: exactly these variants are shipped.
         calibration, eval: an ``.npz``, a folder of images, ``.csv``, ``.parquet`` or ``file.py:dataset``.
+        metric: what ``eval`` is judged by: ``top1``, ``top5``, ``mean_iou``, ``mae``… or ``file.py:function``; None: chosen
+            from the labels.
         max_drop: points of the task metric that may be lost.
+        require_faster: a quantized file that is slower than float is refused.
+        allow_slower: ``auto`` may pick a slower file when it is smaller.
         prune: share of the channels to remove, 0…1.
         name: NAME of the package; None takes the model's.
         output: the output folder itself; None: ``root/NAME-TARGET``.
@@ -170,6 +168,7 @@ class PackageConfig(_Frozen):
     labels: Path | None = None
     calibration: str | None = None
     eval: str | None = None
+    metric: str | None = None
     max_drop: Annotated[float, Field(strict=True, ge=0, le=100)] | None = None
     prune: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
     name: Name | None = None
@@ -205,14 +204,14 @@ KEYS: Mapping[str, Mapping[str, str]] = {
     "lower": {k: k for k in (
         "runtimes", "backends", "opset", "ort_format", "bytecode", "external_data_bytes", "jobs"
     )},
-    "gate": {k: k for k in ("eval", "max_drop", "require_faster", "allow_slower", "seed")},
+    "gate": {k: k for k in ("eval", "metric", "max_drop", "require_faster", "allow_slower", "seed")},
     "target": {"names": "targets", "output": "output", "root": "root"},
     "sign": {"key": "sign"},
 }  # fmt: skip
 _SHORT = {"model": "source", "compress": "prune", "quantize": "schemes", "target": "names", "sign": "key"}
 _FREE = {"input", "train"}
 _PREPROCESS = frozenset(PreprocessOptions.model_fields)
-_PATHS = frozenset({"labels", "calibration", "eval", "sign", "output", "root", "model", "arch"})
+_PATHS = frozenset({"labels", "calibration", "eval", "metric", "sign", "output", "root", "model", "arch"})
 _OPTIONS = {
     "model": "MODEL", "targets": "--target", "runtimes": "--runtime", "backends": "--backend", "inputs": "--input",
     "output": "-o", "root": "-o",
@@ -334,7 +333,7 @@ def _from_folder(folder: Path, name: str, value: Any) -> Any:
     if name not in _PATHS or not isinstance(value, str) or folder == Path():
         return value
     plain = folder / value
-    is_path = name not in ("model", "arch") or plain.exists() or (folder / value.partition(":")[0]).is_file()
+    is_path = name not in ("model", "arch", "metric") or plain.exists() or (folder / value.partition(":")[0]).is_file()
     return str(plain) if is_path else value
 
 
@@ -440,27 +439,24 @@ def _plain(value: Any) -> str:
 
 def _check_together(config: PackageConfig, layer: _Layer) -> None:
     """What one value needs of another; then what this version can't do yet, so that nothing is silently ignored."""
-    calibrated = [s for s in config.quantize if s in SCHEMES_CALIBRATED]
+    calibrated = [s for s in config.quantize if s in schemes() and schemes()[s].calibrated]
     if calibrated and config.calibration is None:
         raise UsageError(
             "missing_calibration", f"{calibrated[0]} needs sample inputs, and no --calibration is given.",
             why="The ranges of the activations are measured on real inputs; invented ones give a useless model.",
             fix="Add --calibration PATH: an .npz (arrays by input name, samples first) or a folder of images, 100 to 500 samples.",
         )  # fmt: skip
-    if config.max_drop is not None and config.eval is None:
-        raise UsageError(
-            "missing_eval", "--max-drop needs labelled data to measure the drop on, and no --eval is given.",
-            why="Without labels there is no accuracy to compare.",
-            fix="Add --eval PATH: an .npz with the inputs by name and 'label', or a folder of class folders.",
-        )  # fmt: skip
-    asked = {
-        **{f"--quantize {s}": True for s in config.quantize if s not in SCHEMES_BUILT},
-        **{option(n): getattr(config, n) not in (None, False) for n in ("prune", "calibration", "eval", "max_drop", "require_faster")},
-        "[train]": "train" in layer.later,
-    }  # fmt: skip
+    for name in ("max_drop", "metric"):
+        if getattr(config, name) is not None and config.eval is None:
+            raise UsageError(
+                "missing_eval", f"{option(name)} needs labelled data to measure on, and no --eval is given.",
+                why="Without labels there is no accuracy to compare.",
+                fix="Add --eval PATH: an .npz with the inputs by name and 'label', or a folder of class folders.",
+            )  # fmt: skip
+    asked = {"--prune": config.prune is not None, "[train]": "train" in layer.later}
     for what, said in asked.items():
         if said:
-            raise not_in_this_version(what, "Leave it out: float32 and fp16 packages are made without it.")
+            raise not_in_this_version(what, "Leave it out; --quantize makes files smaller too.")
 
 
 def not_in_this_version(what: str, instead: str) -> MissingToolError:

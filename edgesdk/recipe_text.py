@@ -44,7 +44,6 @@ version = "1.0.0"
 
 [quantize]
 # Exactly these variants are made: {schemes}.
-# This version makes "none" and "fp16".
 schemes = ["none"]
 # calibration = "calibration.npz"   # sample inputs for int8, 100 to 500 of them
 
@@ -59,8 +58,11 @@ schemes = ["none"]
 # jobs = 2                          # worker processes
 
 [gate]
-# eval = "test.npz"                 # labelled data (not in this version)
-# max_drop = 1.0                    # points of accuracy that may be lost (not in this version)
+# eval = "test.npz"                 # labelled data: every file's accuracy is measured on it
+# metric = "top1"                   # what it is judged by; left out: what the labels call for
+# max_drop = 1.0                    # points of it that may be lost; layers go back to float until it holds
+# require_faster = false            # refuse int8 that is slower than float
+# allow_slower = false              # let "auto" pick a slower scheme when it is smaller
 # seed = 0                          # of the inputs that every file is checked with
 
 [target]

@@ -32,6 +32,14 @@ class Case:
     feeds: tuple[Feed, ...]
 
 
+REAL = "data"
+"""Label of the cases that are samples of the user's own data."""
+
+
+def is_real(case: Case) -> bool:
+    return case.label == REAL
+
+
 def make_cases(
     signature: Signature,
     *,

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from edgesdk import cache as caching
 from edgesdk._worker import disk_error
 from edgesdk.artifacts import Lowered, Package, VariantResult, Verification, Warn, variant_id
-from edgesdk.building import Builder, Imported, Variant
+from edgesdk.building import Builder, Imported, Variant, wants_samples
 from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, UsageError
 from edgesdk.making import bundled, import_args
 from edgesdk.output import emit
@@ -19,13 +19,14 @@ from edgesdk.pipeline import finished, prepare
 from edgesdk.planning import VariantPlan
 from edgesdk.progress import Progress
 from edgesdk.recipe import PackageConfig
+from edgesdk.variants import Maker
 from edgesdk.workers import Pool
 
 _RUNTIME_OF = {"executorch": "executorch", "torchscript_lite": "torchscript", "onnx": "onnx", "ort": "onnx"}
 """Runtime by the format that the bytes show."""
 
 
-def lower(config: PackageConfig, output: Path, progress: Progress) -> VariantResult:
+def lower(config: PackageConfig, output: Path, progress: Progress) -> tuple[VariantResult, tuple[Warn, ...]]:
     """Lower a model for the one runtime of ``config`` to the file ``output``, and check it against the original.
 
     Raises:
@@ -44,11 +45,15 @@ def lower(config: PackageConfig, output: Path, progress: Progress) -> VariantRes
         builder = Builder(config, import_args(job), work, cache, progress, pool)
         progress.stage("importing")
         imported = builder.import_model(job.plans)
+        if wants_samples(config):
+            progress.stage("reading samples")
+            builder.read_samples()
         progress.stage("lowering and verifying")
-        (variant,) = builder.variants(job.plans, imported)
+        (variant,) = Maker(builder, imported).variants(job.plans)
         _deliver(variant, output)
     progress.done()
-    return _result(variant, output)
+    samples = builder.samples.warnings if builder.samples else ()
+    return _result(variant, output), tuple(dict.fromkeys((*imported.warnings, *samples, *variant.warnings)))
 
 
 def _check_free(output: Path, force: bool) -> None:
@@ -83,7 +88,13 @@ def _deliver(variant: Variant, output: Path) -> None:
 
 def _result(variant: Variant, output: Path) -> VariantResult:
     return VariantResult(
-        variant.lowered, variant.verification, output.name, output.stat().st_size, variant.sha256, variant.lowered.rung
+        variant.lowered,
+        variant.verification,
+        output.name,
+        output.stat().st_size,
+        variant.sha256,
+        variant.lowered.rung,
+        guarded=variant.guarded,
     )
 
 

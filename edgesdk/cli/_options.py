@@ -86,6 +86,90 @@ Target = Annotated[
         rich_help_panel="Output",
     ),
 ]
+Image = Annotated[
+    int | None,
+    typer.Option(
+        "--image",
+        metavar="PIXELS",
+        help="The model takes square images of this size, e.g. 224.",
+        rich_help_panel="Images",
+    ),
+]
+Resize = Annotated[
+    str | None,
+    typer.Option(
+        "--resize", metavar="HOW", autocompletion=RESIZES, rich_help_panel="Images",
+        help="shorter (crop the centre), stretch or letterbox. Default: shorter.",
+    ),
+]  # fmt: skip
+Mean = Annotated[
+    str | None,
+    typer.Option("--mean", help="Per channel on the 0 to 1 scale: 0.485,0.456,0.406.", rich_help_panel="Images"),
+]
+Std = Annotated[
+    str | None,
+    typer.Option("--std", help="Per channel on the 0 to 1 scale: 0.229,0.224,0.225.", rich_help_panel="Images"),
+]
+Interpolation = Annotated[
+    str | None,
+    typer.Option(
+        "--interpolation", metavar="HOW", autocompletion=INTERPOLATIONS, rich_help_panel="Images",
+        help="bilinear, bicubic or nearest. Default: bilinear.",
+    ),
+]  # fmt: skip
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        "--labels",
+        metavar="FILE",
+        help="Names of the classes: a line each, or a JSON list.",
+        rich_help_panel="Images",
+    ),
+]
+Calibration = Annotated[
+    str | None,
+    typer.Option(
+        "--calibration",
+        metavar="PATH",
+        help="100 to 500 typical inputs for int8: .npz, .npy, a folder of images, .csv, .parquet or file.py:dataset.",
+        rich_help_panel="Data",
+    ),
+]
+Eval = Annotated[
+    str | None,
+    typer.Option(
+        "--eval",
+        metavar="PATH",
+        help="The same with labels: every file's accuracy is measured on it and compared with the original's.",
+        rich_help_panel="Data",
+    ),
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="top1, top5, mean_iou, mae, mse or file.py:function. Default: what the labels call for.",
+        rich_help_panel="Data",
+    ),
+]
+MaxDrop = Annotated[
+    float | None,
+    typer.Option(
+        "--max-drop",
+        metavar="POINTS",
+        help="Most points of the metric that may be lost: layers go back to float until it holds, else nothing is written.",
+        rich_help_panel="Data",
+    ),
+]
+RequireFaster = Annotated[
+    bool,
+    typer.Option("--require-faster", help="Refuse int8 that is slower than float here.", rich_help_panel="Data"),
+]
+AllowSlower = Annotated[
+    bool,
+    typer.Option("--allow-slower", help="Let 'auto' pick a slower scheme when it is smaller.", rich_help_panel="Data"),
+]
 Force = Annotated[
     bool,
     typer.Option("--force", help="Replace what is there, even if edgesdk did not write it.", rich_help_panel="Output"),

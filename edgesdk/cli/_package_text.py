@@ -39,10 +39,24 @@ def _show(console: Console, document: Document) -> None:
     _line(console, f"  bundle   {document['bundle']}  ({size(document['bundle_bytes'])})")
     _line(console, f"  report   {document['output']}/report.html")
     _line(console, f"  next     {_NEXT.get(target, _NEXT['linux']).format(output=document['output'])}")
-    for warning in document["warnings"]:
-        label = "note   " if warning["code"].startswith("int8") else "warning"
-        _line(console, f"  {label}  {warning['message']}", style="" if label == "note   " else "yellow")
+    _warnings(console, document)
     _line(console, f"  took     {_times(document)}", style="dim")
+
+
+_NOTES = frozenset({"int8_hint", "auto_choice", "layers_restored"})
+
+
+def _warnings(console: Console, document: Document) -> None:
+    for warning in document["warnings"]:
+        note = warning["code"] in _NOTES
+        _line(console, f"  {'note   ' if note else 'warning'}  {warning['message']}", style="" if note else "yellow")
+
+
+def show_file(console: Console, document: Document) -> None:
+    """What ``lower`` and ``quantize`` say: one line about the file, then its warnings."""
+    variant = document["variant"]
+    _line(console, f"{document['output']}  {variant['id']}, {size(variant['bytes'])}, {fidelity(variant)}")
+    _warnings(console, document)
 
 
 def _line(console: Console, text: str, style: str = "") -> None:
@@ -68,7 +82,10 @@ def fidelity(variant: Document) -> str:
     if worst["snr_db"] is not None:
         parts.append(f"{worst['snr_db']:.0f} dB")
     if variant["top1_agreement"] is not None:
-        parts.append(f"top-1 {100 * variant['top1_agreement']:.1f} %")
+        parts.append(f"top-1 agreement {100 * variant['top1_agreement']:.1f} %")
+    metric = variant.get("metric")
+    if metric is not None:
+        parts.append(f"{metric['name']} {metric['original']:.2f} → {metric['value']:.2f}")
     return ", ".join(parts)
 
 

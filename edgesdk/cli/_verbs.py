@@ -12,7 +12,7 @@ VERBS: Mapping[str, str] = {
     "inspect": "Say what a file is, and what each runtime will and won't take of it.",
     "train": "Train a model as a recipe says (not in this version).",
     "compress": "Prune or distil a model (not in this version).",
-    "quantize": "Make an int8 or int4 model (not in this version).",
+    "quantize": "Make one int8, int4 or fp16 file, judged on your data.",
     "lower": "One model, one runtime, one file.",
     "bundle": "Wrap files that you already have in a verified .edge.",
     "verify": "Check hashes and signature of a bundle, and run it again.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,7 +43,8 @@ class Options(Common):
     quantize: Annotated[
         str,
         typer.Option(
-            "--quantize", metavar="SCHEME", autocompletion=opt.SCHEMES, rich_help_panel=_WHAT, help="none or fp16. Default: none."
+            "--quantize", metavar="SCHEME", autocompletion=opt.SCHEMES, rich_help_panel=_WHAT,
+            help="none, fp16, dynamic-int8, static-int8, qat-int8, weight-int8, weight-int4 or auto. Default: none.",
         ),
     ] = "none"  # fmt: skip
     opset: Annotated[int | None, typer.Option("--opset", help="ONNX opset.", rich_help_panel=_WHAT)] = None
@@ -53,27 +54,45 @@ class Options(Common):
     bytecode: Annotated[
         int | None, typer.Option("--bytecode", help="TorchScript Lite bytecode version, 4 to 8.", rich_help_panel=_WHAT)
     ] = None
+    image: opt.Image = None
+    resize: opt.Resize = None
+    mean: opt.Mean = None
+    std: opt.Std = None
+    interpolation: opt.Interpolation = None
+    labels: opt.Labels = None
+    calibration: opt.Calibration = None
+    eval: opt.Eval = None
+    metric: opt.Metric = None
+    max_drop: opt.MaxDrop = None
+    require_faster: opt.RequireFaster = False
+    allow_slower: opt.AllowSlower = False
     inputs: opt.Inputs = None
     arch: opt.Arch = None
     trust_pickle: opt.TrustPickle = False
 
 
 def run(options: Options, out: Output) -> int:
+    return lower(options, out, "edgesdk.lower/1")
+
+
+def lower(options: Options, out: Output, schema: str) -> int:
+    """Make the one file that ``options`` ask for, and say what became of it."""
     from edgesdk import api
     from edgesdk.cli import _package_text as text
-    from edgesdk.cli._output import size
     from edgesdk.recipe import resolve
 
-    names = ("model", "quantize", "opset", "ort_format", "bytecode", "inputs", "arch", "trust_pickle", "force")
-    given = {name: getattr(options, name) for name in names}
+    ours = {"json", "quiet", "verbose", "output", "runtime", "backend"}
+    given = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in ours}
     # The files that the three targets take are the same; linux is the one that runs here.
     given |= {"runtimes": options.runtime, "backends": options.backend, "targets": "linux"}
     (config,) = resolve({k: v for k, v in given.items() if v is not False})
     with out.working() as progress:
-        made = api.lower(config, options.output, progress)
-    document = {"schema": "edgesdk.lower/1", "output": str(options.output), "variant": made.to_json()}
-    line = f"{options.output}  {size(made.bytes)}, {text.fidelity(made.to_json())}"
-    out.answer(document, lambda console: console.print(line, markup=False), str(options.output))
+        made, warnings = api.lower(config, options.output, progress)
+    document = {
+        "schema": schema, "output": str(options.output), "variant": made.to_json(),
+        "warnings": [warning.to_json() for warning in warnings],
+    }  # fmt: skip
+    out.answer(document, lambda console: text.show_file(console, document), str(options.output))
     return 0
 
 

@@ -75,7 +75,7 @@ class Options(Common):
         typer.Option(
             "--quantize", metavar="SCHEME", autocompletion=opt.SCHEMES, rich_help_panel=_WHAT,
             help="none, fp16, dynamic-int8, static-int8, qat-int8, weight-int8, weight-int4 or auto. Repeatable: exactly "
-            "these are made. Default: none. This version makes none and fp16.",
+            "these are made. Default: none.",
         ),
     ] = None  # fmt: skip
     prune: Annotated[
@@ -94,87 +94,18 @@ class Options(Common):
     bytecode: Annotated[
         int | None, typer.Option("--bytecode", help="TorchScript Lite bytecode version, 4 to 8.", rich_help_panel=_WHAT)
     ] = None
-    image: Annotated[
-        int | None,
-        typer.Option(
-            "--image",
-            metavar="PIXELS",
-            help="The model takes square images of this size, e.g. 224.",
-            rich_help_panel="Images",
-        ),
-    ] = None
-    resize: Annotated[
-        str | None,
-        typer.Option(
-            "--resize", metavar="HOW", autocompletion=opt.RESIZES, rich_help_panel="Images",
-            help="shorter (crop the centre), stretch or letterbox. Default: shorter.",
-        ),
-    ] = None  # fmt: skip
-    mean: Annotated[
-        str | None,
-        typer.Option("--mean", help="Per channel on the 0 to 1 scale: 0.485,0.456,0.406.", rich_help_panel="Images"),
-    ] = None
-    std: Annotated[
-        str | None,
-        typer.Option("--std", help="Per channel on the 0 to 1 scale: 0.229,0.224,0.225.", rich_help_panel="Images"),
-    ] = None
-    interpolation: Annotated[
-        str | None,
-        typer.Option(
-            "--interpolation", metavar="HOW", autocompletion=opt.INTERPOLATIONS, rich_help_panel="Images",
-            help="bilinear, bicubic or nearest. Default: bilinear.",
-        ),
-    ] = None  # fmt: skip
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            "--labels",
-            metavar="FILE",
-            help="Names of the classes: a line each, or a JSON list.",
-            rich_help_panel="Images",
-        ),
-    ] = None
-    calibration: Annotated[
-        str | None,
-        typer.Option(
-            "--calibration",
-            metavar="PATH",
-            help="Sample inputs for int8: .npz, a folder of images, .csv, .parquet or file.py:dataset.",
-            rich_help_panel="Data",
-        ),
-    ] = None
-    eval: Annotated[
-        str | None,
-        typer.Option(
-            "--eval",
-            metavar="PATH",
-            help="The same with labels, to measure accuracy (not in this version).",
-            rich_help_panel="Data",
-        ),
-    ] = None
-    max_drop: Annotated[
-        float | None,
-        typer.Option(
-            "--max-drop",
-            metavar="POINTS",
-            help="Refuse to lose more points of accuracy (not in this version).",
-            rich_help_panel="Data",
-        ),
-    ] = None
-    require_faster: Annotated[
-        bool,
-        typer.Option(
-            "--require-faster",
-            help="Refuse int8 that is slower than float (not in this version).",
-            rich_help_panel="Data",
-        ),
-    ] = False
-    allow_slower: Annotated[
-        bool,
-        typer.Option(
-            "--allow-slower", help="Let 'auto' pick a slower scheme when it is smaller.", rich_help_panel="Data"
-        ),
-    ] = False
+    image: opt.Image = None
+    resize: opt.Resize = None
+    mean: opt.Mean = None
+    std: opt.Std = None
+    interpolation: opt.Interpolation = None
+    labels: opt.Labels = None
+    calibration: opt.Calibration = None
+    eval: opt.Eval = None
+    metric: opt.Metric = None
+    max_drop: opt.MaxDrop = None
+    require_faster: opt.RequireFaster = False
+    allow_slower: opt.AllowSlower = False
     recipe: Annotated[
         Path | None,
         typer.Option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,14 @@ def reference_outputs(model: Model, feed: Feed) -> Answer:
 
 def reference_steps(model: Model, steps: Sequence[Feed]) -> list[Answer]:
     """Consecutive calls of one fresh model, so that a stateful one shows its state; outputs by name, per call."""
+    return list(reference_stream(model, steps))
+
+
+def reference_stream(model: Model, steps: Iterable[Feed]) -> Iterator[Answer]:
+    """As :func:`reference_steps`, one answer at a time: data of any length in constant memory."""
     names = [s.name for s in model.signature.outputs]
     order = [s.name for s in model.signature.inputs]
-    feeds = [[step[name] for name in order] for step in steps]
+    feeds = ([step[name] for name in order] for step in steps)
     if model.onnx is not None:  # the file itself is the original, whatever was made of it
         answers = _through_onnx(model, feeds)
     elif model.module is not None:
@@ -36,36 +41,41 @@ def reference_steps(model: Model, steps: Sequence[Feed]) -> list[Answer]:
         answers = _through_module(flat_program(model.program), feeds)
     else:
         answers = _through_module(copy.deepcopy(model.script), feeds)
-    return [dict(zip(names, answer, strict=True)) for answer in answers]
+    return (dict(zip(names, answer, strict=True)) for answer in answers)
 
 
-def _through_module(module: Any, feeds: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def _through_module(module: Any, feeds: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
     import torch
 
     before = Snapshot(module)
-    answers = []
     try:
         for feed in feeds:
             tensors = [torch.from_numpy(np.array(a, order="C", copy=True)) for a in feed]
-            answers.append([t.contiguous().numpy() for t in seeded(lambda flat: module(*flat), tensors)])
-        return answers
-    except EdgeError:
-        raise
-    except Exception as exc:  # user code raises what it likes
-        shapes = " ".join(f"{a.dtype}{list(a.shape)}" for a in feeds[len(answers)])
-        raise InputError(
-            "forward_failed", f"The model itself fails on an input of the kind that was described: {shapes}.",
-            why=f"{type(exc).__name__}: {first_sentence(exc)}",
-            fix="Ask for the sizes that the model takes, or let forward() accept any values of its inputs' dtypes.",
-        ) from exc  # fmt: skip
+            try:
+                answer = [t.contiguous().numpy() for t in seeded(lambda flat: module(*flat), tensors)]
+            except EdgeError:
+                raise
+            except Exception as exc:  # user code raises what it likes
+                raise _failed(exc, feed) from exc
+            yield answer
     finally:
         before.restore()
 
 
-def _through_onnx(model: Model, feeds: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def _failed(exc: Exception, feed: Sequence[Any]) -> InputError:
+    shapes = " ".join(f"{a.dtype}{list(a.shape)}" for a in feed)
+    return InputError(
+        "forward_failed", f"The model itself fails on an input of the kind that was described: {shapes}.",
+        why=f"{type(exc).__name__}: {first_sentence(exc)}",
+        fix="Ask for the sizes that the model takes, or let forward() accept any values of its inputs' dtypes.",
+    )  # fmt: skip
+
+
+def _through_onnx(model: Model, feeds: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
     from edgesdk.runtimes import find
 
     if model.onnx is None:
-        return []
+        return
     runner = find("onnx").load(model.onnx, model.signature)
-    return [list(runner.run(feed)) for feed in feeds]
+    for feed in feeds:
+        yield list(runner.run(feed))

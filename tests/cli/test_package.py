@@ -176,7 +176,7 @@ def test_ctrl_c_leaves_with_130_and_nothing_behind(tmp_path: Path) -> None:
         (
             [{"max_abs_error": 1e-6, "snr_db": 120.2}, {"max_abs_error": 2e-6, "snr_db": 99.9}],
             0.995,
-            "max error 2.0e-06, 100 dB, top-1 99.5 %",
+            "max error 2.0e-06, 100 dB, top-1 agreement 99.5 %",
         ),
     ],
 )

@@ -1,0 +1,169 @@
+"""Worker jobs around data: read it, run the original and the lowered files on it, time them. JSON in, JSON out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgesdk._jobs import Json, Report, lower_config_of, model_of, one_thread, runtime_of
+from edgesdk.artifacts import Signature, Warn
+from edgesdk.evaluation import ERRORS, EVALUATION, RACE
+
+if TYPE_CHECKING:
+    from edgesdk.artifacts import Model
+    from edgesdk.data import Store
+
+Array = "np.ndarray"
+_REAL_CASES = 8
+"""Samples of the user's data that join the inputs every file is verified with, and that become golden vectors."""
+_JUDGED_CALIBRATION = 256
+STORES = {"evaluation": "eval", "calibration": "calibration", "made up": "judge"}
+"""Folder of the samples that files are judged on, by what they are."""
+
+
+def read_samples(args: Json, report: Report) -> Json:
+    """Read ``calibration`` and ``eval``, check them, and run the original on what files will be judged on.
+
+    Leaves the stores ``calibration``, ``judge`` (samples) and ``judge-reference`` (the original's outputs) in ``folder``, and
+    puts the first samples among the verification cases.
+    """
+    from edgesdk.data import Store
+
+    one_thread()
+    folder = Path(args["folder"])
+    model = model_of(args["folder"])
+    warnings: list[Warn] = []
+    prints = []
+    for role, limit in (("calibration", args["limit"]), ("eval", None)):
+        if args[role]:
+            info = _read(args, role, limit, model, folder / role, report)
+            warnings += info.warnings
+            prints.append(info.fingerprint)
+    data = "evaluation" if args["eval"] else "calibration" if args["calibration"] else "made up"
+    count = _write_judge(model, folder, data, report)
+    metric = _metric(args["metric"], model.signature, Store(folder / STORES[data])) if args["eval"] else None
+    if data != "made up":
+        _extend_cases(folder, Store(folder / STORES[data]))
+    digest = hashlib.sha256("".join([data, *prints]).encode()).hexdigest()
+    return {
+        "data": data, "count": count, "metric": metric.name if metric else None, "fingerprint": digest,
+        "warnings": [w.to_json() for w in dict.fromkeys(warnings)],
+    }  # fmt: skip
+
+
+def _read(args: Json, role: str, limit: int | None, model: Model, folder: Path, report: Report) -> SamplesInfo:
+    """Samples of one role, on disk and checked.
+
+    Raises:
+        InputError: the data can't be read, don't fit the model, or can't serve this purpose.
+    """
+    from dataclasses import replace
+
+    from edgesdk.data import ModelFacts, Store, check_samples, write_samples
+
+    facts = ModelFacts.of(model)
+    report(f"reading the {role} samples", None)
+    info = write_samples(
+        args[role], facts, folder, limit=limit, seed=args["seed"], balanced=role == "calibration", report=report
+    )
+    return replace(info, warnings=(*info.warnings, *check_samples(Store(folder), facts, role)))
+
+
+def _write_judge(model: Model, folder: Path, data: str, report: Report) -> int:
+    """What lowered files are judged on, and the original's answers to it; the number of samples."""
+    from edgesdk.data import Sample, Store, StoreWriter
+    from edgesdk.importing._reference import reference_stream
+    from edgesdk.samples import load_cases
+
+    if data == "made up":
+        cases = load_cases(folder / "cases.npz")
+        with StoreWriter(folder / "judge") as made:
+            for index, feed in enumerate(feed for case in cases for feed in case.feeds):
+                made.append(Sample(feed, None, f"made-up sample {index}"))
+    judge = Store(folder / STORES[data])
+    count = min(len(judge), _JUDGED_CALIBRATION) if data == "calibration" else len(judge)
+    with StoreWriter(folder / "judge-reference") as writer:
+        answers = reference_stream(model, (sample.feed for sample in judge.first(count)))
+        for index, answer in enumerate(_told(answers, count, "running the original on the samples", report)):
+            writer.append(Sample(answer, None, str(index)))
+    return count
+
+
+def _told(items: Iterable[Any], count: int, words: str, report: Report) -> Iterator[Any]:
+    for index, item in enumerate(items):
+        if index % 16 == 0:
+            report(f"{words}: {index} of {count}", index / max(1, count))
+        yield item
+
+
+def _extend_cases(folder: Path, judge: Store) -> None:
+    """Put the first samples before the made-up cases: files are verified on them, and bundles carry them."""
+    from edgesdk.data import Store
+    from edgesdk.samples import REAL, Case, load_cases, load_outputs, save_cases, save_outputs
+
+    answers = Store(folder / "judge-reference")
+    count = min(_REAL_CASES, len(answers))
+    stateful = len(load_cases(folder / "cases.npz")[0].feeds) > 1
+    feeds = [judge[i].feed for i in range(count)]
+    outputs = [answers[i].feed for i in range(count)]
+    cases: list[Case] = [Case(REAL, tuple(feeds))] if stateful else [Case(REAL, (feed,)) for feed in feeds]
+    reference = [outputs] if stateful else [[output] for output in outputs]
+    made, known = load_cases(folder / "cases.npz"), load_outputs(folder / "reference.npz")
+    save_cases(folder / "cases.npz", (*cases, *made))
+    save_outputs(folder / "reference.npz", [*reference, *known])
+
+
+def _metric(name: str | None, signature: Signature, judge: Store) -> Metric | None:
+    """The metric asked for, or the one that the labels call for; None without labels.
+
+    Raises:
+        InputError: there is no such metric, or it doesn't fit labels and outputs.
+    """
+    from edgesdk import metrics
+
+    return metrics.find(name, judge, signature) if name else metrics.choose(judge, signature)
+
+
+def evaluate(args: Json, report: Report) -> Json:
+    """Run a lowered file over the data and compare it with the original's answers; an :class:`Evaluation` as JSON.
+
+    ``emulated`` in ``args`` is the number of samples to run on emulated arm64 instead of on this machine.
+    """
+    folder, signature = Path(args["folder"]), Signature.from_json(args["signature"])
+    limit = args.get("emulated")
+    outputs = _emulated_outputs(args, signature, limit) if limit else _host_outputs(args, signature)
+    found = _compared(folder, args, signature, outputs, report)
+    result: Json = EVALUATION.dump_python(found, mode="json")
+    return result
+
+
+def layer_errors(args: Json, report: Report) -> Json:
+    """Noise of each quantized layer, measured by the runtime on calibration samples."""
+    one_thread()
+    runtime = runtime_of(args["runtime"])
+    report("measuring the noise of each layer", None)
+    found = runtime.layer_errors(model_of(args["folder"]), lower_config_of(args["config"]), args["samples"])
+    return {"errors": ERRORS.dump_python(found, mode="json")}
+
+
+def race(args: Json, report: Report) -> Json:
+    """Time a quantized file against its float twin; a :class:`Race` as JSON."""
+    from edgesdk._racing import race as run
+    from edgesdk.data import Store
+
+    runtime, signature = runtime_of(args["runtime"]), Signature.from_json(args["signature"])
+    store = Store(Path(args["folder"]) / args["store"])
+    names = [spec.name for spec in signature.inputs]
+    feeds = [[np.array(sample.feed[name]) for name in names] for sample in store.first(8)]
+    report("timing against float32", None)
+    runners = [runtime.load(Path(args[which]), signature, threads=1) for which in ("file", "twin")]
+    try:
+        result: Json = RACE.dump_python(run(runners[0], runners[1], feeds, threads=1), mode="json")
+    finally:
+        for runner in runners:
+            runner.close()
+    return result

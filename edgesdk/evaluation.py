@@ -1,0 +1,157 @@
+"""What running a quantized file on data showed: the values that the guard judges and the report shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from edgesdk.artifacts import LayerError, OutputFidelity
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Score:
+    """The task metric of the original and of a lowered file on the same samples.
+
+    Attributes:
+        name: of the metric, e.g. ``top1``.
+        original, value: in the metric's own unit; accuracies in points, 0…100.
+        drop: points lost (for errors: per cent more of it); negative when the file is better.
+    """
+
+    name: str
+    original: float
+    value: float
+    drop: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A sample whose best class changed."""
+
+    where: str
+    was: str
+    became: str
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One lowered file against the original on real data.
+
+    Attributes:
+        samples: calls that were compared.
+        data: ``evaluation``, ``calibration``, or ``made up`` when the user gave no data.
+        where: the machine whose arithmetic was used, e.g. ``x86_64 host``, ``arm64 (emulated)``.
+        score: the task metric, when the data carry labels.
+        top1, top5: share of rows whose best class is the original's, and whose best class is among the original's best five;
+            None unless an output holds class scores.
+        flips: samples whose best class changed; the first twenty of ``flipped``.
+        outputs: error and signal-to-noise ratio of each output.
+        lost: share of an output's channels whose noise exceeds half of their variance, by output; see
+            :class:`edgesdk.judging.Channels`.
+    """
+
+    samples: int
+    data: str
+    where: str
+    score: Score | None = None
+    top1: float | None = None
+    top5: float | None = None
+    flipped: int = 0
+    flips: tuple[Flip, ...] = ()
+    outputs: tuple[OutputFidelity, ...] = ()
+    lost: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def snr_db(self) -> float | None:
+        """Of the worst output; None when none has an error."""
+        return min((o.snr_db for o in self.outputs if o.snr_db is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One step of the search for layers to restore: how many were float, and what the file was worth then."""
+
+    restored: int
+    holds: bool
+    drop: float | None
+    top1: float | None
+    snr_db: float | None
+
+
+@dataclass(frozen=True)
+class Race:
+    """Latency of a quantized file and of its float twin, measured in turns on one machine.
+
+    Attributes:
+        ratio: quantized / float, of the medians; below 1 is faster.
+        low, high: 95 % bootstrap interval of the ratio.
+        float_p50, p50, p90: in milliseconds.
+        where: e.g. ``x86_64 host, 1 thread``; never a device unless it was one.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    float_p50: float
+    p50: float
+    p90: float
+    where: str
+    rounds: int
+
+    @property
+    def slower(self) -> bool:
+        """Beyond doubt, and by more than the five per cent that a rerun may differ by."""
+        return self.low > 1.0 and self.ratio > 1.05
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """Everything the guard found out about one quantized variant.
+
+    Attributes:
+        evaluation: on this machine's arithmetic.
+        arm64: on emulated arm64 arithmetic, where the emulator is set up.
+        errors: noise of each layer, the worst first; empty when it was not measured.
+        restored: layers that the search put back to float.
+        probes: the steps of that search.
+        float_bytes: size of the float twin.
+        tried: with ``auto``, what became of every candidate: ``{"executorch-xnnpack-fp16": "kept"}``.
+    """
+
+    evaluation: Evaluation
+    arm64: Evaluation | None = None
+    arm64_why: str | None = None
+    errors: tuple[LayerError, ...] = ()
+    restored: tuple[str, ...] = ()
+    probes: tuple[Probe, ...] = ()
+    float_bytes: int | None = None
+    race: Race | None = None
+    tried: dict[str, str] = field(default_factory=dict)
+
+    def metric_json(self) -> Json | None:
+        """``{"name", "original", "value", "samples"}`` of ``edgesdk.package/1``."""
+        score = self.evaluation.score
+        if score is None:
+            return None
+        return {"name": score.name, "original": score.original, "value": score.value, "samples": score.samples}
+
+    def latency_json(self) -> Json | None:
+        """``{"p50", "p90", "where"}`` in milliseconds; of the host that made the package, never of a device."""
+        race = self.race
+        return {"p50": race.p50, "p90": race.p90, "where": race.where} if race else None
+
+    def to_json(self) -> Json:
+        """For ``report.json``."""
+        document: Json = GUARDED.dump_python(self, mode="json")
+        return document
+
+
+EVALUATION = TypeAdapter(Evaluation)
+GUARDED = TypeAdapter(Guarded)
+RACE = TypeAdapter(Race)
+ERRORS = TypeAdapter(tuple[LayerError, ...])

@@ -1,0 +1,297 @@
+"""The variants of a package: each made once, kept in the cache, judged on data where its precision asks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from edgesdk import cache as caching
+from edgesdk._data_jobs import STORES
+from edgesdk._jobs import LOWERED, VERIFICATION
+from edgesdk.artifacts import LayerError, Lowered, Verification, Warn
+from edgesdk.building import Builder, Imported, Variant, is_quantized, lower_config
+from edgesdk.errors import GateError, UnsupportedError
+from edgesdk.evaluation import ERRORS, EVALUATION, GUARDED, RACE, Evaluation, Guarded, Race
+from edgesdk.guard import Search, Tools
+from edgesdk.judging import measured, remarks, shortfall
+from edgesdk.planning import VariantPlan
+from edgesdk.runtimes import find
+
+Json = dict[str, Any]
+_ERROR_SAMPLES = 32
+"""Calibration samples on which the noise of each layer is measured."""
+_ARM64_SAMPLES = 64
+"""Samples that the emulator runs: it is thirty to a hundred times slower than this machine."""
+
+
+@dataclass
+class Maker:
+    """Makes the variants of one run."""
+
+    builder: Builder
+    imported: Imported
+    _made: dict[str, Future[Variant]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def variants(self, plans: Sequence[VariantPlan]) -> list[Variant]:
+        """Make all variants, several at a time; the first failure ends the run."""
+        with ThreadPoolExecutor(max_workers=max(1, 2 * len(plans))) as threads:
+            jobs = [threads.submit(self._variant, plan) for plan in plans]
+            try:
+                done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
+                for job in done:
+                    job.result()
+                found = [self._finished(job.result()) for job in jobs]
+            except BaseException:  # Ctrl-C too: the other variants' threads end only when their workers do
+                self.builder.pool.stop()
+                raise
+        return list({variant.lowered.id: variant for variant in found}.values())
+
+    def _variant(self, plan: VariantPlan) -> list[Variant]:
+        """One variant, or with ``auto`` all candidates; of several runtimes, by the first that takes the model."""
+        tried: list[str] = []
+        for one in (plan, *plan.alternatives):
+            try:
+                made = self._candidates(one) if one.candidates else [self._once(one)]
+            except (UnsupportedError, GateError) as error:
+                if not plan.alternatives:
+                    raise
+                tried.append(f"{one.runtime}: {error.message} {error.why}")
+                continue
+            passed_over = Warn("runtime_passed_over", " ".join(tried))
+            return [replace(v, warnings=(*v.warnings, passed_over)) for v in made] if tried else made
+        raise UnsupportedError(
+            "no_runtime", "No runtime takes this model.", why=" ".join(tried),
+            fix="Name one with --runtime to see its full message.",
+        )  # fmt: skip
+
+    def _once(self, plan: VariantPlan) -> Variant:
+        """The variant of a plan; whoever asks second waits for the first."""
+        with self._lock:
+            future = self._made.get(plan.id)
+            mine = future is None
+            if future is None:
+                future = self._made[plan.id] = Future()
+        if mine:
+            try:
+                future.set_result(self._cached(plan))
+            except BaseException as error:  # the waiting threads must hear of it, whatever it is
+                future.set_exception(error)
+        return future.result()
+
+    def _cached(self, plan: VariantPlan) -> Variant:
+        self._check_form(plan)
+        builder, samples = self.builder, self.builder.samples
+        judged = (
+            [samples.fingerprint, samples.metric, builder.config.max_drop, _emulator(plan.runtime)] if samples else []
+        )
+        key = caching.key(
+            "variant",
+            self.imported.fingerprint,
+            plan.id,
+            lower_config(builder.config, plan),
+            builder.config.seed,
+            judged,
+        )
+        file = plan.id + plan.suffix(builder.config)
+        entry = builder.cache.get(key, builder.folder / "cached" / plan.id)
+        if entry:
+            lowered = LOWERED.validate_python(entry.document["lowered"])
+            extra = tuple(entry.files[p.name] for p in lowered.extra_files)
+            lowered = replace(lowered, path=entry.files[file], extra_files=extra)
+            verification = VERIFICATION.validate_python(entry.document["verification"])
+            kept = entry.document["guarded"]
+            guarded = GUARDED.validate_python(kept) if kept else None
+        else:
+            lowered, verification, guarded = self._made_anew(plan, file)
+            self._keep(key, lowered, verification, guarded)
+        said = remarks(plan.id, guarded.evaluation, builder.config.max_drop) if guarded else ()
+        return Variant(
+            lowered, verification, file, caching.sha256_file(lowered.path), (*lowered.warnings, *said), guarded
+        )
+
+    def _keep(self, key: str, lowered: Lowered, verification: Verification, guarded: Guarded | None) -> None:
+        document = {
+            "lowered": LOWERED.dump_python(lowered, mode="json"),
+            "verification": VERIFICATION.dump_python(verification, mode="json"),
+            "guarded": GUARDED.dump_python(guarded, mode="json") if guarded else None,
+        }
+        self.builder.cache.put(key, document, {p.name: p for p in (lowered.path, *lowered.extra_files)})
+
+    def _made_anew(self, plan: VariantPlan, file: str) -> tuple[Lowered, Verification, Guarded | None]:
+        folder = self.builder.folder / plan.id
+        if not self._can_judge(plan):
+            return *self.builder.descend(plan, self.imported, folder / file), None
+        tools = Tools(
+            lower=lambda keep, where: self.builder.descend(plan, self.imported, where / file, keep),
+            evaluate=lambda lowered: self._evaluate(plan, lowered),
+            errors=lambda: self._errors(plan),
+            report=self.builder.progress.update,
+        )
+        lowered, verification, guarded = Search(plan.id, self.builder.config.max_drop, tools, folder).run()
+        return lowered, verification, self._on_arm64(plan, lowered, guarded)
+
+    def _can_judge(self, plan: VariantPlan) -> bool:
+        """Files that no engine here runs are judged on the device; float files only when there is labelled data."""
+        if self.builder.samples is None or (plan.backend and plan.backend not in find(plan.runtime).runs_here):
+            return False
+        return is_quantized(plan.quantization) or self.builder.config.eval is not None
+
+    def _check_form(self, plan: VariantPlan) -> None:
+        """Refuse early when this runtime needs a form of the model that could not be made."""
+        own = {"torchscript": "script", "onnx": "onnx"}.get(plan.runtime)
+        if self.imported.has["program"] or (own and self.imported.has[own]) or plan.runtime == "null":
+            return
+        raise self.imported.no_program or UnsupportedError(
+            "no_program", f"The {plan.runtime} runtime can't take this model.",
+            why="It could not be turned into an exported program.", fix="Export it with torch.export and package the .pt2.",
+        )  # fmt: skip
+
+    # -- what the guard needs of the workers --------------------------------------------------------------------------
+
+    def _args(self, plan: VariantPlan, **more: Any) -> Json:
+        signature = self.imported.signature.to_json()
+        store = STORES[self.builder.samples.data] if self.builder.samples else None
+        return {
+            "folder": str(self.builder.folder),
+            "runtime": plan.runtime,
+            "signature": signature,
+            "store": store,
+            **more,
+        }
+
+    def _evaluate(self, plan: VariantPlan, lowered: Lowered) -> Evaluation:
+        args = self._args(plan, file=str(lowered.path), metric=self.builder.config.metric)
+        return EVALUATION.validate_python(self.builder.submit("_data_jobs:evaluate", args).result()[1])
+
+    def _errors(self, plan: VariantPlan) -> tuple[LayerError, ...]:
+        args = self._args(plan, config=self.builder.lower_args(plan), samples=_ERROR_SAMPLES)
+        found: tuple[LayerError, ...] = ERRORS.validate_python(
+            self.builder.submit("_data_jobs:layer_errors", args).result()[1]["errors"]
+        )
+        return found
+
+    def _on_arm64(self, plan: VariantPlan, lowered: Lowered, guarded: Guarded) -> Guarded:
+        """The same judgement on the arithmetic of phones, where the emulator is set up."""
+        if not is_quantized(plan.quantization):
+            return guarded
+        missing = _emulator(plan.runtime)
+        if missing:
+            return replace(guarded, arm64_why=missing)
+        args = self._args(plan, file=str(lowered.path), metric=self.builder.config.metric, emulated=_ARM64_SAMPLES)
+        found = EVALUATION.validate_python(self.builder.submit("_data_jobs:evaluate", args).result()[1])
+        fault = shortfall(found, None)
+        if fault:
+            raise GateError(
+                "arm64_differs", f"{plan.id} is good here and not on arm64: {fault}.",
+                why=f"Here: {measured(guarded.evaluation)}. On arm64: {measured(found)}.",
+                fix="Try another --runtime, or --quantize fp16.",
+                details={"id": plan.id, "arm64": EVALUATION.dump_python(found, mode="json")},
+            )  # fmt: skip
+        return replace(guarded, arm64=found)
+
+    # -- float twins, races, and the choice of auto -------------------------------------------------------------------
+
+    def _candidates(self, plan: VariantPlan) -> list[Variant]:
+        """Everything that ``auto`` may choose from, float first; a scheme that fails is out."""
+        made = [self._once(plan.candidates[0])]
+        tried: dict[str, str] = {}
+        for one in plan.candidates[1:]:
+            try:
+                made.append(self._once(one))
+            except (UnsupportedError, GateError) as error:
+                tried[one.id] = error.message
+        return [replace(v, guarded=replace(v.guarded or _unjudged(), tried=tried)) for v in made]
+
+    def _finished(self, made: list[Variant]) -> Variant:
+        """Races are run at the end, when nothing else runs here."""
+        if len(made) > 1 or (made[0].guarded and made[0].guarded.tried):
+            return self._chosen(made)
+        variant = made[0]
+        if not is_quantized(variant.lowered.quantization) or variant.verification.verified == "not_run":
+            return variant
+        twin = self._twin(variant.lowered)
+        return self._raced(variant, twin) if twin else variant
+
+    def _twin(self, lowered: Lowered) -> Variant | None:
+        """The float32 file of the same runtime and back end; None when there can't be one."""
+        with contextlib.suppress(UnsupportedError, GateError):
+            return self._once(VariantPlan(lowered.runtime, lowered.backend, "none"))
+        return None
+
+    def _raced(self, variant: Variant, twin: Variant) -> Variant:
+        race = self._race(variant, twin)
+        config, id_ = self.builder.config, variant.lowered.id
+        guarded = replace(variant.guarded or _unjudged(), race=race, float_bytes=twin.lowered.path.stat().st_size)
+        said: tuple[Warn, ...] = ()
+        if race.slower:
+            times = f"{race.p50:.3g} ms against {race.float_p50:.3g} ms in float32 ({race.where})"
+            if config.require_faster:
+                raise GateError(
+                    "slower_than_float", f"{id_} is slower than float32: {times}.",
+                    why=f"The ratio is {race.ratio:.2f} (95 % interval {race.low:.2f} to {race.high:.2f}): quantizing and "
+                    "dequantizing around float operators costs more than the integer arithmetic saves.",
+                    fix="Leave --require-faster out if size is the aim, or keep float32.", details={"id": id_},
+                )  # fmt: skip
+            said = (
+                Warn(
+                    "slower_than_float", f"{id_} is slower than float32: {times}. Keep float32 unless size is the aim."
+                ),
+            )
+        return replace(variant, guarded=guarded, warnings=(*variant.warnings, *said))
+
+    def _race(self, variant: Variant, twin: Variant) -> Race:
+        key = caching.key("race", variant.sha256, twin.sha256)
+        entry = self.builder.cache.get(key, self.builder.folder / "race", count=0)
+        if entry:
+            return RACE.validate_python(entry.document)
+        self.builder.progress.update(f"timing {variant.lowered.id} against float32", None)
+        plan = VariantPlan(variant.lowered.runtime, variant.lowered.backend, variant.lowered.quantization)
+        args = self._args(plan, file=str(variant.lowered.path), twin=str(twin.lowered.path))
+        result = self.builder.submit("_data_jobs:race", args).result()[1]
+        self.builder.cache.put(key, result, {})
+        return RACE.validate_python(result)
+
+    def _chosen(self, made: Sequence[Variant]) -> Variant:
+        """The smallest candidate that is not slower than float32; float32 itself if none is."""
+        twin, tried = made[0], dict(made[0].guarded.tried) if made[0].guarded else {}
+        by_size = sorted(made[1:], key=lambda v: v.lowered.path.stat().st_size)
+        for variant in by_size:
+            size, limit = variant.lowered.path.stat().st_size, twin.lowered.path.stat().st_size
+            if size >= limit:
+                tried[variant.lowered.id] = f"not smaller than float32 ({size} bytes)"
+                continue
+            raced = self._raced_quietly(variant, twin)
+            race = raced.guarded.race if raced.guarded else None
+            if race and race.slower and not self.builder.config.allow_slower:
+                tried[variant.lowered.id] = f"slower than float32: {race.ratio:.2f} times its time ({race.where})"
+                continue
+            rest = {v.lowered.id: "good, and larger" for v in by_size if v.lowered.id not in tried and v is not variant}
+            return _with_choice(raced, {**tried, **rest, variant.lowered.id: "kept"})
+        return _with_choice(twin, {**tried, twin.lowered.id: "kept"})
+
+    def _raced_quietly(self, variant: Variant, twin: Variant) -> Variant:
+        raced = self._race(variant, twin)
+        size = twin.lowered.path.stat().st_size
+        return replace(variant, guarded=replace(variant.guarded or _unjudged(), race=raced, float_bytes=size))
+
+
+def _with_choice(variant: Variant, tried: dict[str, str]) -> Variant:
+    said = "; ".join(f"{id_}: {what}" for id_, what in tried.items())
+    guarded = replace(variant.guarded or _unjudged(), tried=tried)
+    return replace(variant, guarded=guarded, warnings=(*variant.warnings, Warn("auto_choice", said)))
+
+
+def _unjudged() -> Guarded:
+    return Guarded(Evaluation(samples=0, data="none", where=""))
+
+
+def _emulator(runtime: str) -> str | None:
+    """None when this runtime's files can be run on emulated arm64 here, else why not."""
+    from edgesdk import emulated
+
+    return emulated.missing(runtime)

@@ -1,0 +1,85 @@
+"""The default gate: what collapses is stopped, what is only a little worse is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgesdk.artifacts import OutputFidelity
+from edgesdk.evaluation import Evaluation, Score
+from edgesdk.judging import Channels, remarks, shortfall
+
+FINE = Evaluation(
+    200, "calibration", "host", top1=0.99, flipped=2, outputs=(OutputFidelity("y", 0.1, 0.01, 1.0, 25.0),)
+)
+
+
+def scored(drop: float) -> Evaluation:
+    return replace(FINE, score=Score("top1", 91.0, 91.0 - drop, drop, 200))
+
+
+@pytest.mark.parametrize(("top1", "stopped"), [(0.95, False), (0.81, False), (0.79, True), (0.14, True)])
+def test_pitfall_q_05_a_collapse_of_the_classes_is_stopped(top1: float, stopped: bool) -> None:
+    found = replace(FINE, top1=top1, flipped=round(200 * (1 - top1)))
+    assert (shortfall(found, None) is not None) is stopped
+
+
+def test_one_flip_among_a_few_samples_is_no_collapse() -> None:
+    assert shortfall(replace(FINE, samples=4, top1=0.75, flipped=1), None) is None
+    assert shortfall(replace(FINE, samples=4, top1=0.5, flipped=2), None) is not None
+
+
+def test_noise_in_an_output_is_stopped_unless_its_classes_are_right() -> None:
+    noisy = OutputFidelity("y", 3.0, 1.0, 4.0, 7.0)
+    assert "7.0 dB" in str(shortfall(replace(FINE, top1=None, outputs=(noisy,)), None))
+    assert shortfall(replace(FINE, outputs=(noisy,)), None) is None
+    assert "7.0 dB" in str(shortfall(replace(FINE, top1=0.9, flipped=20, outputs=(noisy,)), None))
+
+
+def test_the_users_limit_replaces_ours() -> None:
+    assert shortfall(scored(0.99), 1.0) is None
+    assert "drop of 1.01 points" in str(shortfall(scored(1.01), 1.0))
+    assert shortfall(replace(scored(0.2), top1=0.5, flipped=100), 1.0) is None  # the labels decide
+    assert "2.00 %" in str(shortfall(replace(FINE, top1=0.98, flipped=4), 1.0))  # without labels: agreement
+
+
+def test_what_passed_by_a_hair_is_told() -> None:
+    risky = replace(FINE, top1=0.9, flipped=20)
+    assert [w.code for w in remarks("x", risky, None)] == ["accuracy_at_risk"]
+    assert remarks("x", risky, 20.0) == ()
+    assert [w.code for w in remarks("x", scored(1.5), None)] == ["metric_dropped"]
+
+
+def channels(noise: np.ndarray, outputs: np.ndarray) -> float | None:
+    seen = Channels()
+    for wanted, extra in zip(outputs, noise, strict=True):
+        seen.update(wanted[None], (wanted + extra)[None])
+    return seen.lost
+
+
+def test_one_huge_channel_hides_the_loss_of_the_others_from_the_ratio_but_not_from_us() -> None:
+    """A weight × 1000 in one channel sets the scale of the whole tensor: the rest rounds to nothing."""
+    rng = np.random.default_rng(0)
+    outputs = rng.normal(0, 1, (100, 8)).astype(np.float32)
+    outputs[:, 0] *= 1000
+    step = np.abs(outputs).max() / 127
+    given = np.round(outputs / step) * step
+    snr = 10 * np.log10(np.square(outputs).sum() / np.square(outputs - given).sum())
+    lost = channels(given - outputs, outputs)
+    assert snr > 30 and lost == pytest.approx(7 / 8)
+    assert "channels" in str(shortfall(replace(FINE, lost={"y": 7 / 8}), None))
+
+
+def test_ordinary_int8_noise_loses_no_channel() -> None:
+    rng = np.random.default_rng(1)
+    outputs = rng.normal(0, 1, (100, 8)).astype(np.float32)
+    step = np.abs(outputs).max() / 127
+    assert channels(np.round(outputs / step) * step - outputs, outputs) == 0.0
+
+
+def test_rare_classes_of_a_softmax_may_round_to_zero() -> None:
+    rng = np.random.default_rng(2)
+    outputs = rng.dirichlet(np.full(10, 0.05), 100).astype(np.float32)
+    assert channels(np.round(outputs * 20) / 20 - outputs, outputs) is None
