@@ -70,12 +70,12 @@ def prepare(model: ir.Model, source: Model, opset: int | None, path: Path, *, si
     """
     changed = sizes and _set_sizes(model, source.signature, path)
     if opset is not None and model.opset_imports.get("") != opset:
-        _convert(model, opset, path)
+        convert(model, opset, path)
     check_file(path.name, model.opset_imports.get("", DEFAULT_OPSET), 0)
     return changed
 
 
-def _convert(model: ir.Model, opset: int, path: Path) -> None:
+def convert(model: ir.Model, opset: int, path: Path) -> None:
     from onnxscript import version_converter
 
     from edgesdk.runtimes._onnx_export import quietly

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from edgesdk.artifacts import Lowered, Model, Signature, Warn
+from edgesdk.artifacts import Layer, Lowered, Model, Signature, Warn
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
 
@@ -17,6 +17,7 @@ class OnnxRuntime(EdgeRuntime):
 
     name: ClassVar[str] = "onnx"
     suffix: ClassVar[str] = ".onnx"
+    quantizations: ClassVar[tuple[str, ...]] = ("none", "fp16", "static-int8")
 
     def missing(self) -> str | None:
         from importlib.util import find_spec
@@ -77,8 +78,14 @@ def _lower_onnx(model: Model, config: LowerConfig, out: Path, *, sizes: bool = T
     else:
         raise model.no_program or _nothing()
     _onnx_write.lift_weights(graph)
+    layers: tuple[Layer, ...] = ()
     if half and not _onnx_write.has_half(graph):
         said = (_onnx_half.store_half(graph),)
+    elif config.quantization not in ("none", "fp16"):
+        from edgesdk.quantize import _onnx
+
+        quantized = _onnx.quantize(graph, model, config)
+        graph, layers, said = quantized.graph, quantized.layers, quantized.warnings
     _onnx_write.clamp(graph)
     extra, warnings = _onnx_write.write(graph, out, config.external_data_bytes)
     least = least_runtime(graph.opset_imports.get("", opset), graph.ir_version)
@@ -91,6 +98,7 @@ def _lower_onnx(model: Model, config: LowerConfig, out: Path, *, sizes: bool = T
         min_runtime=least,
         warnings=(*said, *warnings),
         extra_files=extra,
+        layers=layers,
     )
 
 

@@ -1,0 +1,110 @@
+"""The layers of a graph: nodes that hold weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgesdk.quantize._onnx._names import weight_name
+from edgesdk.runtimes._onnx_write import graphs
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+# Inputs that can be weights, by operator.
+_SLOTS = {
+    "Conv": (1,), "ConvTranspose": (1,), "Gemm": (1, 0), "MatMul": (1, 0), "Gather": (0,), "LSTM": (1, 2), "GRU": (1, 2),
+    "RNN": (1, 2),
+}  # fmt: skip
+RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+_WORDS = {"Gemm": "linear", "Gather": "embedding", "ConvTranspose": "conv_transpose", "GlobalAveragePool": "mean"}
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A node with weights.
+
+    Attributes:
+        slots: inputs that are weights.
+        name: of the layer, unique in the graph.
+        bytes: of the weights in float32.
+    """
+
+    node: ir.Node
+    slots: tuple[int, ...]
+    name: str
+    op: str
+    bytes: int
+
+    def weight(self, number: int = 0) -> Any:
+        """The value (an initializer) in the given slot."""
+        return self.node.inputs[self.slots[number]]
+
+    def array(self, number: int = 0) -> Any:
+        return self.weight(number).const_value.numpy()
+
+
+def weighted(model: ir.Model, *, inner: bool = False) -> list[Weighted]:
+    """Every node that holds float32 weights, in the order of the graph; with ``inner`` those inside branches too."""
+    found: list[Weighted] = []
+    taken: set[str] = set()
+    for graph in graphs(model) if inner else (model.graph,):
+        for node in graph:
+            slots = _weight_slots(node)
+            if not slots:
+                continue
+            first: Any = node.inputs[slots[0]]
+            name = weight_name(str(first.name), str(node.name))
+            if name in taken:
+                name = f"{name}@{node.name}"
+            taken.add(name)
+            values: list[Any] = [node.inputs[slot] for slot in slots]
+            size = sum(value.const_value.nbytes for value in values)
+            found.append(Weighted(node, slots, name, word(node), size))
+    return found
+
+
+def _weight_slots(node: ir.Node) -> tuple[int, ...]:
+    if node.domain:
+        return ()
+    slots: tuple[int, ...] = tuple(
+        s for s in _SLOTS.get(node.op_type, ()) if s < len(node.inputs) and is_weight(node.inputs[s])
+    )
+    if node.op_type in RECURRENT:
+        return slots if len(slots) == 2 else ()
+    return slots[:1]
+
+
+def is_weight(value: Any) -> bool:
+    """Whether a value is a float32 matrix (or more) that is known beforehand."""
+    import onnx_ir as ir
+
+    if value is None or value.const_value is None or not value.is_initializer() or value.is_graph_input():
+        return False
+    return value.const_value.dtype == ir.DataType.FLOAT and len(value.const_value.shape) >= 2
+
+
+def word(node: ir.Node) -> str:
+    """What people call an operator: ``conv2d``, ``linear``, ``leaky_relu``."""
+    if node.op_type in ("Conv", "ConvTranspose"):
+        weight = node.inputs[1]
+        rank = len(weight.shape or ()) - 2 if weight is not None and weight.shape is not None else 0
+        return _WORDS.get(node.op_type, "conv") + (f"{rank}d" if rank > 0 else "")
+    if node.op_type == "MatMul":
+        return "linear" if any(is_weight(v) for v in node.inputs) else "matmul"
+    if node.op_type in _WORDS:
+        return _WORDS[node.op_type]
+    if node.op_type.isupper():
+        return node.op_type.lower()
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in node.op_type).lstrip("_")
+
+
+def attribute(node: ir.Node, name: str, default: Any) -> Any:
+    found = node.attributes.get(name)
+    return default if found is None else found.value
+
+
+def uses(value: Any) -> Iterator[tuple[Any, int]]:
+    """(node, input number) for every use."""
+    yield from list(value.uses())

@@ -1,0 +1,119 @@
+"""Names of layers that mean something to the user and are the same in every call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from edgesdk.runtimes._onnx_write import graphs
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+    from torch.export import ExportedProgram
+
+    Array = np.ndarray
+
+# Prefixes that ONNX Runtime's fusions put before a weight's name (core/optimizer/conv_*_fusion.cc and others).
+_FUSED = re.compile(r"^(?:ConvBnFusion_W_|ConvMulFusion_W_|ConvAddFusion_Add_B_|MatMulBnFusion_\w+?_)+")
+# Names that exporters make up.
+_MADE_UP = re.compile(r"^(?:\d+|val_\d+|onnx::.*|/?Constant.*|.*/Constant_\d+_output_0|.*_output_\d+|_?to_copy.*)$")
+_ALIKE = 0.9999
+"""Cosine of two filters that are the same but for a folded factor; float32 rounding leaves 1e-6."""
+
+
+def weight_name(value: str, node: str) -> str:
+    """The path of a layer from its weight's name; the node's name when the weight has none of its own."""
+    plain = _FUSED.sub("", value)
+    if _MADE_UP.match(plain):
+        return node
+    plain = re.sub(r"\.weight_(?:ih|hh)_l0(?:_reverse)?$", "", plain)
+    plain = re.sub(r"\.weight_(?:ih|hh)_(l\d+)(?:_reverse)?$", r".\1", plain)
+    return plain.removesuffix(".weight")
+
+
+def complete(model: ir.Model) -> None:
+    """Give every node a name of its own; names that the file came with stay."""
+    taken: set[str] = set()
+    for graph in graphs(model):
+        for number, node in enumerate(graph):
+            name = node.name or f"{node.op_type}_{number}"
+            while name in taken:
+                name = f"{name}_{number}"
+            node.name = name
+            taken.add(name)
+
+
+def restore(model: ir.Model, program: ExportedProgram) -> None:
+    """Call weights as the state dict does: exporters transpose, fold and number them.
+
+    A weight is recognized by its numbers: each filter points in the same direction as the state dict's, for batch norm
+    only scales it. Recurrent weights have their gates in another order.
+    """
+    left = dict(_candidates(program))
+    for node, value in _unnamed(model, left):
+        name = _match(node, value.const_value.numpy(), left)
+        if name is not None:
+            del left[name]
+            _rename(model, value, name)
+
+
+def _candidates(program: ExportedProgram) -> Iterator[tuple[str, Array]]:
+    import torch
+
+    for name, tensor in program.state_dict.items():
+        if isinstance(tensor, torch.Tensor) and tensor.dtype == torch.float32 and tensor.dim() >= 2:
+            yield name, tensor.detach().cpu().numpy()
+
+
+def _unnamed(model: ir.Model, known: dict[str, Array]) -> Iterator[tuple[ir.Node, Any]]:
+    import onnx_ir as ir
+
+    seen: set[str] = set()
+    for name in model.graph.initializers:
+        known.pop(name, None)
+    for node in model.graph:
+        for value in node.inputs:
+            if value is None or value.name in seen or value.name not in model.graph.initializers:
+                continue
+            tensor = value.const_value
+            if tensor is None or tensor.dtype != ir.DataType.FLOAT or len(tensor.shape) < 2:
+                continue
+            if _MADE_UP.match(str(value.name)):
+                seen.add(str(value.name))
+                yield node, value
+
+
+def _match(node: ir.Node, weight: Array, left: dict[str, Array]) -> str | None:
+    test = _same_gates if node.op_type in ("LSTM", "GRU", "RNN") else _same_filters
+    return next((name for name, array in left.items() if array.size == weight.size and test(weight, array)), None)
+
+
+def _same_filters(weight: Array, array: Array) -> bool:
+    import numpy as np
+
+    for axis, other in ((0, weight), (1, weight), (0, weight.T if weight.ndim == 2 else weight)):
+        if other.shape != array.shape:
+            continue
+        a = np.moveaxis(other, axis, 0).reshape(other.shape[axis], -1)[:16]
+        b = np.moveaxis(array, axis, 0).reshape(other.shape[axis], -1)[:16]
+        product = np.abs((a * b).sum(1))
+        if (product >= _ALIKE * np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)).all():
+            return True
+    return False
+
+
+def _same_gates(weight: Array, array: Array) -> bool:
+    import numpy as np
+
+    if array.ndim != 2 or weight.shape != (1, *array.shape):
+        return False
+    one, two = (np.sort(np.linalg.norm(w, axis=1)) for w in (weight[0], array))
+    return bool(np.allclose(one, two, rtol=1e-5))
+
+
+def _rename(model: ir.Model, value: Any, name: str) -> None:
+    model.graph.initializers.pop(value.name)
+    value.name = value.const_value.name = name
+    model.graph.initializers.add(value)
