@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from edgesdk._jobs import Json, Report, lower_config_of, model_of, one_thread, runtime_of
 from edgesdk.artifacts import Signature, Warn
+from edgesdk.errors import InputError
 from edgesdk.evaluation import ERRORS, EVALUATION, RACE
 
 if TYPE_CHECKING:
     from edgesdk.artifacts import Model
-    from edgesdk.data import Store
+    from edgesdk.data import SamplesInfo, Store
+    from edgesdk.metrics import Metric
+    from edgesdk.runtimes import Runner
 
-Array = "np.ndarray"
+Role = Literal["calibration", "evaluation"]
 _REAL_CASES = 8
 """Samples of the user's data that join the inputs every file is verified with, and that become golden vectors."""
 _JUDGED_CALIBRATION = 256
-STORES = {"evaluation": "eval", "calibration": "calibration", "made up": "judge"}
+STORES = {"evaluation": "evaluation", "calibration": "calibration", "made up": "judge"}
 """Folder of the samples that files are judged on, by what they are."""
 
 
@@ -38,14 +43,18 @@ def read_samples(args: Json, report: Report) -> Json:
     model = model_of(args["folder"])
     warnings: list[Warn] = []
     prints = []
-    for role, limit in (("calibration", args["limit"]), ("eval", None)):
-        if args[role]:
-            info = _read(args, role, limit, model, folder / role, report)
+    asked: tuple[tuple[Role, str | None, int | None], ...] = (
+        ("calibration", args["calibration"], args["limit"]),
+        ("evaluation", args["eval"], None),
+    )
+    for role, text, limit in asked:
+        if text:
+            info = _read(text, role, limit, model, folder / role, args["seed"], report)
             warnings += info.warnings
             prints.append(info.fingerprint)
     data = "evaluation" if args["eval"] else "calibration" if args["calibration"] else "made up"
     count = _write_judge(model, folder, data, report)
-    metric = _metric(args["metric"], model.signature, Store(folder / STORES[data])) if args["eval"] else None
+    metric = _metric(args, model, Store(folder / STORES[data])) if args["eval"] else None
     if data != "made up":
         _extend_cases(folder, Store(folder / STORES[data]))
     digest = hashlib.sha256("".join([data, *prints]).encode()).hexdigest()
@@ -55,21 +64,19 @@ def read_samples(args: Json, report: Report) -> Json:
     }  # fmt: skip
 
 
-def _read(args: Json, role: str, limit: int | None, model: Model, folder: Path, report: Report) -> SamplesInfo:
+def _read(
+    text: str, role: Role, limit: int | None, model: Model, folder: Path, seed: int, report: Report
+) -> SamplesInfo:
     """Samples of one role, on disk and checked.
 
     Raises:
         InputError: the data can't be read, don't fit the model, or can't serve this purpose.
     """
-    from dataclasses import replace
-
     from edgesdk.data import ModelFacts, Store, check_samples, write_samples
 
     facts = ModelFacts.of(model)
     report(f"reading the {role} samples", None)
-    info = write_samples(
-        args[role], facts, folder, limit=limit, seed=args["seed"], balanced=role == "calibration", report=report
-    )
+    info = write_samples(text, facts, folder, limit=limit, seed=seed, balanced=role == "calibration", report=report)
     return replace(info, warnings=(*info.warnings, *check_samples(Store(folder), facts, role)))
 
 
@@ -117,15 +124,24 @@ def _extend_cases(folder: Path, judge: Store) -> None:
     save_outputs(folder / "reference.npz", [*reference, *known])
 
 
-def _metric(name: str | None, signature: Signature, judge: Store) -> Metric | None:
+def _metric(args: Json, model: Model, judge: Store) -> Metric | None:
     """The metric asked for, or the one that the labels call for; None without labels.
 
     Raises:
-        InputError: there is no such metric, or it doesn't fit labels and outputs.
+        InputError: it doesn't fit labels and outputs, or was asked for without labels.
+        UsageError: there is no such metric.
     """
     from edgesdk import metrics
 
-    return metrics.find(name, judge, signature) if name else metrics.choose(judge, signature)
+    if args["metric"] is None:
+        return metrics.choose(judge, model.signature, model.task)
+    if not judge.labelled:
+        raise InputError(
+            "no_labels", f"--metric {args['metric']} needs labels, and {args['eval']} has none.",
+            why="A metric compares answers with what they should be.",
+            fix="Add them: an array 'label' in the .npz, a column 'label', or a folder for each class.",
+        )  # fmt: skip
+    return metrics.find(args["metric"], model.signature)
 
 
 def evaluate(args: Json, report: Report) -> Json:
@@ -133,10 +149,32 @@ def evaluate(args: Json, report: Report) -> Json:
 
     ``emulated`` in ``args`` is the number of samples to run on emulated arm64 instead of on this machine.
     """
+    from edgesdk import emulated
+    from edgesdk._comparing import Comparison
+    from edgesdk.data import Store
+
+    one_thread()
     folder, signature = Path(args["folder"]), Signature.from_json(args["signature"])
+    judge, reference = Store(folder / args["store"]), Store(folder / "judge-reference")
     limit = args.get("emulated")
-    outputs = _emulated_outputs(args, signature, limit) if limit else _host_outputs(args, signature)
-    found = _compared(folder, args, signature, outputs, report)
+    if limit:
+        runner: Runner = emulated.load(args["runtime"], Path(args["file"]), signature)
+    else:
+        runner = runtime_of(args["runtime"]).load(Path(args["file"]), signature)
+    count = min(limit or len(reference), len(reference))
+    words = f"running {Path(args['file']).stem} on {'emulated arm64' if limit else 'the samples'}"
+    model = model_of(args["folder"])
+    metric = _metric(args, model, judge) if args["eval"] else None
+    comparison = Comparison(signature, metric, model.labels)
+    names = [spec.name for spec in signature.outputs]
+    try:
+        for index in _told(range(count), count, words, report):
+            sample = judge[index]
+            given = runner.run([np.array(sample.feed[spec.name]) for spec in signature.inputs])
+            comparison.update(sample, reference[index].feed, dict(zip(names, given, strict=True)))
+    finally:
+        runner.close()
+    found = comparison.result(args["data"], "arm64 (emulated)" if limit else f"{platform.machine()} host")
     result: Json = EVALUATION.dump_python(found, mode="json")
     return result
 

@@ -31,11 +31,16 @@ class Score:
 
 @dataclass(frozen=True)
 class Flip:
-    """A sample whose best class changed."""
+    """A sample whose best class changed.
+
+    Attributes:
+        margin: by how much the original's best score exceeded its second best; small ones flip first.
+    """
 
     where: str
     was: str
     became: str
+    margin: float | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Evaluation:
         data: ``evaluation``, ``calibration``, or ``made up`` when the user gave no data.
         where: the machine whose arithmetic was used, e.g. ``x86_64 host``, ``arm64 (emulated)``.
         score: the task metric, when the data carry labels.
+        rows: predictions compared; several in a call with a batch.
         top1, top5: share of rows whose best class is the original's, and whose best class is among the original's best five;
             None unless an output holds class scores.
         flips: samples whose best class changed; the first twenty of ``flipped``.
@@ -61,6 +67,7 @@ class Evaluation:
     score: Score | None = None
     top1: float | None = None
     top5: float | None = None
+    rows: int = 0
     flipped: int = 0
     flips: tuple[Flip, ...] = ()
     outputs: tuple[OutputFidelity, ...] = ()

@@ -82,7 +82,7 @@ def shortfall(found: Evaluation, max_drop: float | None) -> str | None:
             return f"{share:.0%} of the channels of '{name}' drown in noise"
     top1 = found.top1
     if top1 is not None and found.data != "made up":
-        allowed = max(1.0, (1 - LEAST_TOP1) * found.samples)
+        allowed = max(1.0, (1 - LEAST_TOP1) * found.rows)
         if found.flipped > allowed:
             return f"its best class is the original's for {top1:.1%} of the samples, less than {LEAST_TOP1:.0%}"
     worst = min(found.outputs, key=lambda o: np.inf if o.snr_db is None else o.snr_db, default=None)

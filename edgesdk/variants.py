@@ -155,17 +155,15 @@ class Maker:
 
     def _args(self, plan: VariantPlan, **more: Any) -> Json:
         signature = self.imported.signature.to_json()
-        store = STORES[self.builder.samples.data] if self.builder.samples else None
-        return {
-            "folder": str(self.builder.folder),
-            "runtime": plan.runtime,
-            "signature": signature,
-            "store": store,
-            **more,
-        }
+        data = self.builder.samples.data if self.builder.samples else "made up"
+        common = {"folder": str(self.builder.folder), "data": data, "store": STORES[data]}
+        return {**common, "runtime": plan.runtime, "signature": signature, **more}
+
+    def _asked(self) -> Json:
+        return {"metric": self.builder.config.metric, "eval": self.builder.config.eval}
 
     def _evaluate(self, plan: VariantPlan, lowered: Lowered) -> Evaluation:
-        args = self._args(plan, file=str(lowered.path), metric=self.builder.config.metric)
+        args = self._args(plan, file=str(lowered.path), **self._asked())
         return EVALUATION.validate_python(self.builder.submit("_data_jobs:evaluate", args).result()[1])
 
     def _errors(self, plan: VariantPlan) -> tuple[LayerError, ...]:
@@ -182,7 +180,7 @@ class Maker:
         missing = _emulator(plan.runtime)
         if missing:
             return replace(guarded, arm64_why=missing)
-        args = self._args(plan, file=str(lowered.path), metric=self.builder.config.metric, emulated=_ARM64_SAMPLES)
+        args = self._args(plan, file=str(lowered.path), emulated=_ARM64_SAMPLES, **self._asked())
         found = EVALUATION.validate_python(self.builder.submit("_data_jobs:evaluate", args).result()[1])
         fault = shortfall(found, None)
         if fault:
@@ -294,4 +292,6 @@ def _emulator(runtime: str) -> str | None:
     """None when this runtime's files can be run on emulated arm64 here, else why not."""
     from edgesdk import emulated
 
+    if runtime not in emulated.RUNTIMES:
+        return f"The emulator runs files of {' and '.join(emulated.RUNTIMES)}."
     return emulated.missing(runtime)

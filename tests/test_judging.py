@@ -12,7 +12,7 @@ from edgesdk.evaluation import Evaluation, Score
 from edgesdk.judging import Channels, remarks, shortfall
 
 FINE = Evaluation(
-    200, "calibration", "host", top1=0.99, flipped=2, outputs=(OutputFidelity("y", 0.1, 0.01, 1.0, 25.0),)
+    200, "calibration", "host", top1=0.99, rows=200, flipped=2, outputs=(OutputFidelity("y", 0.1, 0.01, 1.0, 25.0),)
 )
 
 
@@ -27,8 +27,8 @@ def test_pitfall_q_05_a_collapse_of_the_classes_is_stopped(top1: float, stopped:
 
 
 def test_one_flip_among_a_few_samples_is_no_collapse() -> None:
-    assert shortfall(replace(FINE, samples=4, top1=0.75, flipped=1), None) is None
-    assert shortfall(replace(FINE, samples=4, top1=0.5, flipped=2), None) is not None
+    assert shortfall(replace(FINE, rows=4, top1=0.75, flipped=1), None) is None
+    assert shortfall(replace(FINE, rows=4, top1=0.5, flipped=2), None) is not None
 
 
 def test_noise_in_an_output_is_stopped_unless_its_classes_are_right() -> None:
