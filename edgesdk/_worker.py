@@ -28,12 +28,31 @@ from edgesdk.errors import EdgeError, InputError
 
 def main() -> None:
     """Serve jobs until stdin closes. ``sys.argv[1]`` is the number of the file descriptor to answer on."""
-    answers = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8")
+    descriptor = int(sys.argv[1])
+    answers = os.fdopen(descriptor, "w", encoding="utf-8")
+    _keep_to_this_process(descriptor)
     os.dup2(2, 1)  # whatever a library prints must never look like an answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     _die_with_parent()
+    own = os.getpid()
     for line in _jobs():
-        _answer(answers, _run(json.loads(line), answers))
+        answer = _run(json.loads(line), answers)
+        if os.getpid() != own:
+            os._exit(0)  # the job forked, and this is the copy that came back from it as well
+        _answer(answers, answer)
+
+
+def _keep_to_this_process(descriptor: int) -> None:
+    """Children of this process (a job's own, or a library's) neither answer in its name nor hold the pipe open."""
+    os.set_inheritable(descriptor, False)
+    if hasattr(os, "register_at_fork"):
+
+        def leave() -> None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor, inheritable=False)
+            os.close(nowhere)
+
+        os.register_at_fork(after_in_child=leave)
 
 
 def _die_with_parent() -> None:
@@ -67,7 +86,7 @@ def _run(job: dict[str, Any], answers: Any) -> dict[str, Any]:
         return {"result": function(job["args"], report)}
     except EdgeError as error:
         return {"error": error.to_json(), "traceback": traceback.format_exc()}
-    except Exception as error:
+    except BaseException as error:  # whatever it is: a worker that ends without an answer looks like a native crash
         known = _out_of_memory() if lacks_memory(error) else disk_error(error) if isinstance(error, OSError) else None
         return {"error": known.to_json()} if known else {"bug": traceback.format_exc()}
 

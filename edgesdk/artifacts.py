@@ -106,7 +106,7 @@ class Signature:
         )
 
 
-_INPUT = re.compile(r"^(?P<name>[^=\[\]]+)=(?P<dtype>[A-Za-z0-9_]+)\[(?P<dims>[^\[\]]*)\]$")
+_INPUT = re.compile(r"^(?P<name>[^=\[\]]+)=(?P<dtype>[A-Za-z0-9_.]+)\[(?P<dims>[^\[\]]*)\]$")
 
 
 def parse_input(text: str) -> TensorSpec:
@@ -127,10 +127,31 @@ def parse_input(text: str) -> TensorSpec:
     dtype = match["dtype"]
     if dtype not in DTYPES:
         raise UsageError(
-            "bad_input_spec", f"--input {text!r}: unknown dtype '{dtype}'.", why=nearest(dtype, DTYPES), fix=example
-        )
+            "bad_input_spec", f"--input {text!r}: unknown dtype '{dtype}'.", why=_meant(dtype),
+            fix=f"Write --input '{match['name']}={_ALIASES[_bare(dtype)]}[{match['dims']}]'." if _bare(dtype) in _ALIASES else example,
+        )  # fmt: skip
     words = [w.strip() for w in match["dims"].split(",")] if match["dims"].strip() else []
     return TensorSpec(match["name"].strip(), dtype, tuple(_read_dim(w, text, example) for w in words))
+
+
+# Names of other libraries and languages; those without a number of bits mean what they mean in torch.
+_ALIASES = {
+    "float": "float32", "fp32": "float32", "f32": "float32", "half": "float16", "fp16": "float16", "f16": "float16",
+    "double": "float64", "fp64": "float64", "f64": "float64", "bf16": "bfloat16", "int": "int32", "long": "int64",
+    "short": "int16", "char": "int8", "byte": "uint8", "boolean": "bool",
+    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16",
+    **{name: name for name in DTYPES},
+}  # fmt: skip
+
+
+def _bare(dtype: str) -> str:
+    return dtype.lower().rpartition(".")[2]
+
+
+def _meant(dtype: str) -> str:
+    """The dtype that a word of another library stands for, else the nearest one."""
+    known = _ALIASES.get(_bare(dtype))
+    return f"Did you mean '{known}'? Known: {', '.join(sorted(DTYPES))}." if known else nearest(dtype, DTYPES)
 
 
 def _read_dim(word: str, text: str, example: str) -> Size:

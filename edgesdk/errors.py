@@ -123,7 +123,7 @@ def from_json(document: Mapping[str, Any]) -> EdgeError:
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known words nearest to a mistyped one, as a phrase: ``"Did you mean 'android'? Known: …"``."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.66)
     hint = f"Did you mean '{close[0]}'? " if close else ""
     return f"{hint}Known: {', '.join(names)}."
 

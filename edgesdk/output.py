@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +26,24 @@ def relative(path: Path) -> str:
         return str(path)
 
 
-def check_output(folder: Path, *, force: bool) -> None:
+def check_output(folder: Path, *, force: bool, needed: Sequence[Path] = ()) -> None:
     """Refuse a folder that isn't ours, before any work.
 
+    Args:
+        needed: files and folders of the user that this run reads: they are never deleted, whatever ``force`` says.
+
     Raises:
-        UsageError: it exists, and neither edgesdk wrote it nor ``force`` is given; or a parent is no folder.
+        UsageError: it exists, and neither edgesdk wrote it nor ``force`` is given; what ``force`` may not delete lies in
+            it; or a parent is no folder.
         InputError: the file system refuses the path: too long, a loop of links, not readable.
     """
     try:
-        _check_output(folder, force)
+        _check_output(folder, force, needed)
     except OSError as error:
         raise disk_error(error) or _unwritable(folder, error) from error
 
 
-def _check_output(folder: Path, force: bool) -> None:
+def _check_output(folder: Path, force: bool, needed: Sequence[Path]) -> None:
     for parent in folder.parents:
         if (parent.exists() or parent.is_symlink()) and not parent.is_dir():
             what = "file" if parent.exists() else "link that leads nowhere"
@@ -50,22 +54,61 @@ def _check_output(folder: Path, force: bool) -> None:
     nearest = next(parent for parent in folder.absolute().parents if parent.exists())
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(nearest))
-    if not (folder.exists() or folder.is_symlink()) or force or _is_ours(folder):
+    if not (folder.exists() or folder.is_symlink()):
         return
-    kind = "folder with other things in it" if folder.is_dir() else "file"
+    _check_loss(folder, needed)
+    if force or _is_ours(folder):
+        return
+    if not folder.is_dir():
+        raise UsageError(
+            "output_exists", f"{folder} is a file; edgesdk did not write it.", why="The output is a folder of that name.",
+            fix="Choose another place with -o; --force deletes the file.",
+        )  # fmt: skip
     raise UsageError(
-        "output_exists", f"{folder} is a {kind}; edgesdk did not write it.",
+        "output_exists", f"{folder} is a folder with other things in it ({_content(folder)}); edgesdk did not write it.",
         why="The output folder is replaced as a whole, so only an earlier package may stand there.",
-        fix="Choose another place with -o, or replace it with --force.",
+        fix=f"Write into a folder of its own, e.g. -o {folder / 'NAME'}; --force deletes everything that is in {folder}.",
     )  # fmt: skip
+
+
+def _check_loss(folder: Path, needed: Sequence[Path]) -> None:
+    """Refuse to replace what nobody means to delete: other packages, a repository, the folders one stands and lives in.
+
+    Raises:
+        UsageError: the folder holds such a thing.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    real = folder.resolve()
+    held = [path for path in needed if path.resolve().is_relative_to(real)]
+    what = f"{held[0]}, which this run reads" if held else ""
+    if not what and not _is_ours(folder):
+        places = {"the folder that you are in": Path.cwd(), "your home folder": Path.home()}
+        what = next((word for word, place in places.items() if place.resolve().is_relative_to(real)), "")
+        packages = [child.name for child in folder.iterdir() if child.is_dir() and _is_package(child)]
+        what = what or ("a Git repository" if (folder / ".git").exists() else "")
+        what = what or (f"other packages ({', '.join(sorted(packages)[:3])})" if packages else "")
+    if what:
+        raise UsageError(
+            "output_holds_more", f"{folder} is or holds {what}.",
+            why="The output folder is replaced as a whole, and with it all that would be gone; --force does not do that.",
+            fix=f"Write into a folder of its own, e.g. -o {folder / 'NAME'}",
+        )  # fmt: skip
+
+
+def _content(folder: Path) -> str:
+    names = sorted(child.name for child in folder.iterdir())
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _is_ours(folder: Path) -> bool:
     """Whether the folder is empty or holds an earlier package."""
     if not folder.is_dir():
         return False
-    if not any(folder.iterdir()):
-        return True
+    return not any(folder.iterdir()) or _is_package(folder)
+
+
+def _is_package(folder: Path) -> bool:
     try:
         report = parse_json(read_bytes(folder / "report.json", _MAX_REPORT))
     except (OSError, ValueError):

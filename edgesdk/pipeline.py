@@ -59,7 +59,9 @@ def prepare(config: PackageConfig) -> Job:
     labels = read_labels(config.labels) if config.labels else None
     _check_data(config)
     key_id = _key_id(config.sign)
-    check_output(config.folder(name).absolute(), force=config.force)
+    said = (config.labels, config.sign, *(Path(data) for data in (config.calibration, config.eval) if data))
+    needed = (*(located.files or (located.path,)), *said)
+    check_output(config.folder(name).absolute(), force=config.force, needed=[path for path in needed if path])
     return Job(config, located, plans, name, labels, _key(config, located, labels, key_id))
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,9 @@ from edgesdk.errors import from_json
 
 Report = Callable[[str, float | None], None]
 Json = dict[str, Any]
+
+_LOOK_MS = 1000
+"""Milliseconds after which a silent worker is looked at: has it ended? A closed pipe says so at once."""
 
 
 class WorkerCrashed(Exception):
@@ -50,7 +54,7 @@ class Worker:
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=[write], env=_environment(log.parent),
             )  # fmt: skip
         os.close(write)
-        self._answers = os.fdopen(read, encoding="utf-8")
+        self._answers = read
 
     def call(self, function: str, args: Mapping[str, Any], report: Report) -> Json:
         """Run ``module:function(args, report)`` there and wait for its result.
@@ -66,7 +70,7 @@ class Worker:
             if stdin:
                 stdin.write(line.encode())
                 stdin.flush()
-        for text in self._answers:
+        for text in self._lines():
             answer: Json = json.loads(text)
             if "progress" in answer:
                 report(*answer["progress"])
@@ -78,6 +82,23 @@ class Worker:
             else:
                 raise WorkerBug(answer["bug"])
         raise WorkerCrashed(self._process.wait(), self._tail())
+
+    def _lines(self) -> Iterator[str]:
+        """Lines of answers until the pipe is closed or the process has ended and all it wrote is read.
+
+        The end of the process counts too: a child that native code forked may hold the pipe open for ever.
+        """
+        pending = b""
+        waiting = select.poll()
+        waiting.register(self._answers, select.POLLIN)
+        while True:
+            ended = not self.alive
+            ready = bool(waiting.poll(0 if ended else _LOOK_MS))
+            data = os.read(self._answers, 65536) if ready else b""
+            if not data and (ready or ended):
+                return
+            *lines, pending = (pending + data).split(b"\n")
+            yield from (line.decode() for line in lines)
 
     @property
     def alive(self) -> bool:
@@ -94,7 +115,7 @@ class Worker:
         if self._process.stdin:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
-        self._answers.close()
+        os.close(self._answers)
 
     def _tail(self, size: int = 4000) -> str:
         with self.log.open("rb") as file:

@@ -50,6 +50,42 @@ def test_what_edgesdk_did_not_write_stays(tmp_path: Path, writes: None, kind: st
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.parametrize("holds", ["packages", "model", "repository", "cwd", "home"])
+def test_force_does_not_delete_what_nobody_means_to_delete(
+    tmp_path: Path, writes: None, monkeypatch: pytest.MonkeyPatch, holds: str
+) -> None:
+    dist = tmp_path / "dist"
+    (dist / "inner").mkdir(parents=True)
+    precious = dist / "inner" / "report.json"
+    precious.write_text('{"schema": "edgesdk.package/1"}' if holds == "packages" else "mine")
+    if holds == "repository":
+        (dist / ".git").mkdir()
+    if holds == "cwd":
+        monkeypatch.chdir(dist / "inner")
+    if holds == "home":
+        monkeypatch.setenv("HOME", str(dist))
+    needed = [precious] if holds == "model" else []
+    with pytest.raises(UsageError, match="holds") as caught:
+        output.check_output(dist, force=True, needed=needed)
+    assert f"-o {dist / 'NAME'}" in caught.value.fix and "--force does not" in caught.value.why
+    assert precious.exists()
+
+
+def test_the_model_is_kept_even_inside_an_earlier_package(tmp_path: Path, writes: None) -> None:
+    out = tmp_path / "out"
+    output.emit(DOCUMENT, tmp_path, out, force=False)
+    (out / "model.pt2").touch()
+    with pytest.raises(UsageError, match="which this run reads"):
+        output.check_output(out, force=False, needed=[out / "model.pt2"])
+
+
+def test_the_advice_names_what_force_would_delete(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(UsageError, match=r"thesis\.tex") as caught:
+        output.check_output(tmp_path, force=False)
+    assert "--force deletes everything" in caught.value.fix and f"-o {tmp_path / 'NAME'}" in caught.value.fix
+
+
 def test_a_failure_takes_back_everything_it_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(document: Any, bundle: Path, work: Path) -> None:
         (work / "half").touch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import tempfile
@@ -111,3 +112,39 @@ def test_temporary_files_of_libraries_lie_in_the_pools_folder(pool: Pool, tmp_pa
     """What a library forgets to remove, or can't because it is killed, goes with the work folder."""
     left = pool.submit(f"{HERE}:leave_something", {}, lambda *_: None).result()[1]["left"]
     assert Path(left).is_relative_to(tmp_path)
+
+
+def fork_and_end(args: dict[str, Any], report: Any) -> dict[str, Any]:
+    """As native code may: the child never heard of Python's fork hooks and holds the pipe of answers."""
+    if ctypes.CDLL(None).fork() == 0:
+        time.sleep(30)
+        os._exit(0)
+    os._exit(3)
+
+
+def fork_and_return_twice(args: dict[str, Any], report: Any) -> dict[str, Any]:
+    return {"child": os.fork() == 0}
+
+
+class Stop(BaseException):
+    pass
+
+
+def stop(args: dict[str, Any], report: Any) -> dict[str, Any]:
+    raise Stop("enough")
+
+
+def test_a_forked_child_that_holds_the_pipe_does_not_keep_the_run(pool: Pool) -> None:
+    with pytest.raises(WorkerCrashed, match="exit code 3"):
+        pool.submit(f"{HERE}:fork_and_end", {}, lambda *_: None).result(timeout=20)
+
+
+def test_a_job_that_forks_is_answered_once_by_the_worker_itself(pool: Pool) -> None:
+    for _ in range(3):
+        assert _run(pool, "fork_and_return_twice", on=0)[1] == {"child": False}
+    assert _run(pool, "echo", on=0)[1]["x"] == 1
+
+
+def test_an_exception_that_is_no_exception_is_a_bug_with_its_traceback_and_no_crash(pool: Pool) -> None:
+    with pytest.raises(WorkerBug, match="Stop: enough"):
+        _run(pool, "stop", on=1)

@@ -147,7 +147,12 @@ def load_private(path: Path) -> PrivateKey:
 
     data = _read(path)
     if b"-----BEGIN PUBLIC KEY-----" in data:
-        raise _no_key(path, "private", "It is a public key; the private one is the file without .pub.")
+        private = path.with_name(path.name.removesuffix(".pub"))
+        raise InputError(
+            "bad_key", f"{path} is the public half of a key; signing needs the private half.",
+            why="Anybody may have the public half, so it can't prove who signed.",
+            fix=f"Give {private}" if private != path and private.exists() else "Give the file without .pub that 'edgesdk keys new' wrote beside it.",
+        )  # fmt: skip
     if b"ENCRYPTED" in data:
         raise InputError(
             "bad_key", f"{path} is a private key under a password.", why="edgesdk asks for no passwords, so that it runs in CI.",
@@ -172,7 +177,12 @@ def load_public(path: Path) -> PublicKey:
 
     data = _read(path)
     if b"PRIVATE KEY-----" in data:
-        raise _no_key(path, "public", "It is a private key: keep it to yourself and pass the file that ends in .pub.")
+        public = path.with_name(path.name + ".pub")
+        raise InputError(
+            "bad_key", f"{path} is the private half of a key; checking needs the public half.",
+            why="The private half signs: whoever has it can pass for you, so keep it to yourself.",
+            fix=f"Give {public}" if public.exists() else f"Give its .pub file; if that is lost: openssl pkey -in {path} -pubout -out {public}",
+        )  # fmt: skip
     key: object = None
     with contextlib.suppress(*_unreadable()):
         key = load_pem_public_key(data)

@@ -172,7 +172,7 @@ AllowSlower = Annotated[
 ]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Replace what is there, even if edgesdk did not write it.", rich_help_panel="Output"),
+    typer.Option("--force", help="Delete what is there, even if edgesdk did not write it.", rich_help_panel="Output"),
 ]
 OutputFile = Annotated[
     Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.", rich_help_panel="Output")

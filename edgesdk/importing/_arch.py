@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgesdk.errors import UsageError
-from edgesdk.importing._library import Built, build_named
+from edgesdk.importing._library import Built, build_named, hint_of
 
 _FORMS = "torchvision:NAME, timm:NAME, transformers:FOLDER, package.module:factory or file.py:factory"
 
@@ -36,7 +36,6 @@ def build(spec: str) -> Built:
 
 def _from_python(spec: str, where: str, factory: str) -> Built:
     from edgesdk.importing import _user_code
-    from edgesdk.importing._export import ModelHint
     from edgesdk.importing._locate import missing
 
     path = Path(where).expanduser()
@@ -44,4 +43,4 @@ def _from_python(spec: str, where: str, factory: str) -> Built:
     if is_file and not path.is_file():
         raise missing(path)
     module = _user_code.build(path if is_file else None, "" if is_file else where, factory)
-    return Built(module, ModelHint(), spec)
+    return Built(module, hint_of(module), spec)

@@ -196,7 +196,7 @@ def _timm_hint(module: Any) -> ModelHint:
     from edgesdk.importing._export import ModelHint
     from edgesdk.preprocess import PreprocessSpec
 
-    config = timm.data.resolve_data_config({}, model=module)
+    config = timm.data.resolve_data_config({"input_size": _timm_size(module)}, model=module)
     size = tuple(int(side) for side in config["input_size"])
     try:
         preprocess = PreprocessSpec.from_timm(config)
@@ -209,6 +209,36 @@ def _timm_hint(module: Any) -> ModelHint:
         inputs=inputs, preprocess=preprocess, labels=labels, task="image-classification" if labels else None,
         license=str(license_) if license_ else None,
     )  # fmt: skip
+
+
+def _timm_size(module: Any) -> tuple[int, int, int]:
+    """(channels, height, width) that this module takes: the configuration's, unless it was made with ``in_chans`` or ``img_size``.
+
+    timm leaves the configuration of the published weights as it is then.
+    """
+    import timm.data
+    from torch import nn
+
+    channels, height, width = timm.data.resolve_data_config({}, model=module)["input_size"]
+    first = next((layer for layer in module.modules() if isinstance(layer, nn.Conv2d)), None)
+    if first is not None and first.in_channels in (1, 3) and first.groups == 1:
+        channels = first.in_channels
+    own = getattr(getattr(module, "patch_embed", None), "img_size", None)
+    if own is not None:
+        height, width = own
+    return int(channels), int(height), int(width)
+
+
+def hint_of(module: nn.Module) -> ModelHint:
+    """What a module of the user's own factory says about itself: timm's carry their size and preprocessing.
+
+    The licence isn't taken over: it is that of published weights, and these may be the user's.
+    """
+    from edgesdk.importing._export import ModelHint
+
+    if type(module).__module__.startswith("timm.") and getattr(module, "pretrained_cfg", None):
+        return replace(_timm_hint(module), license=None)
+    return ModelHint()
 
 
 def _timm_labels(module: Any) -> tuple[str, ...] | None:

@@ -209,7 +209,9 @@ def _guarded(action: Callable[[], Any], shown: str, file: Path | None) -> Any:
             why="It is not installed in this environment and lies not beside the file.",
             fix=f"Install it (pip install {str(exc.name).partition('.')[0]}), or put its file beside.",
         ) from exc  # fmt: skip
-    except Exception as exc:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as exc:  # their own classes may derive from BaseException
         raise _failed(shown, exc, _place(exc, file)) from exc
 
 

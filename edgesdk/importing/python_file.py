@@ -13,10 +13,12 @@ class PythonFileImporter(Importer):
 
     def load(self, located: Located, options: ImportOptions) -> Model:
         from edgesdk.importing._export import export_module
+        from edgesdk.importing._library import hint_of
         from edgesdk.importing._user_code import build
 
         package, _, factory = located.text.rpartition(":")
-        return export_module(build(located.path, package, located.member or factory), located, options)
+        module = build(located.path, package, located.member or factory)
+        return export_module(module, located, options, hint=hint_of(module))
 
 
 IMPORTER = PythonFileImporter()

@@ -205,3 +205,17 @@ def test_a_bad_key_writes_no_bundle(tmp_path: Path) -> None:
         with pytest.raises(EdgeError, match=name):
             bundle_at(tmp_path / "a.edge", tmp_path / name)
     assert [p.name for p in tmp_path.iterdir()] == ["no.key"]
+
+
+def test_the_wrong_half_of_a_key_is_called_that_and_the_right_file_is_named(keys: tuple[Path, Path]) -> None:
+    private, public = keys
+    with pytest.raises(InputError, match="private half") as caught:
+        signing.load_public(private)
+    assert caught.value.fix == f"Give {public}"
+    with pytest.raises(InputError, match="public half") as caught:
+        signing.load_private(public)
+    assert caught.value.fix == f"Give {private}"
+    public.rename(public.with_name("lost"))
+    with pytest.raises(InputError, match="private half") as caught:
+        signing.load_public(private)
+    assert f"openssl pkey -in {private} -pubout" in caught.value.fix

@@ -81,6 +81,16 @@ CASES = {
         ("package", "m.pt2", "--target", "androd"), 2, "unknown_target",
         "--target: there is no 'androd'.", "Did you mean 'android'? Known: android, ios, linux.", "Choose one of them.",
     ),
+    "a target that is like none": (
+        ("package", "m.pt2", "--target", "windows"), 2, "unknown_target",
+        "--target: there is no 'windows'.", "Known: android, ios, linux.", "Choose one of them.",
+    ),
+    "a dtype of another language": (
+        (*PACKAGE, "--input", "x=float[1,3]"), 2, "bad_input_spec",
+        "--input 'x=float[1,3]': unknown dtype 'float'.",
+        "Did you mean 'float32'? Known: bfloat16, bool, complex64, float16, float32, float64, int16, int32, int64, int8, uint16, uint8.",
+        "Write --input 'x=float32[1,3]'.",
+    ),
     "unknown runtime": (
         (*PACKAGE, "--runtime", "executorh"), 2, "unknown_runtime",
         "--runtime: there is no 'executorh'.", "Did you mean 'executorch'? Known: auto, executorch, onnx, torchscript.",

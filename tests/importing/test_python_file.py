@@ -210,3 +210,33 @@ def test_an_exception_whose_text_fails_too_is_still_the_models_fault(tmp_path: P
     with pytest.raises(InputError, match="raised Odd: no message") as caught:
         import_model(locate(f"{file}:net"), ImportOptions())
     assert caught.value.code == "user_code_failed"
+
+
+TIMM = """
+import timm
+
+def make():
+    return timm.create_model("test_vit", num_classes=4)
+
+def gray():
+    return timm.create_model("test_vit", num_classes=4, in_chans=1, img_size=96)
+"""
+
+
+@pytest.mark.parametrize(("factory", "size"), [("make", (1, 3, 160, 160)), ("gray", (1, 1, 96, 96))])
+def test_a_timm_model_of_ones_own_factory_brings_timms_size_and_preprocessing(
+    tmp_path: Path, factory: str, size: tuple[int, ...]
+) -> None:
+    """As ``timm:NAME`` does; what ``in_chans`` and ``img_size`` changed counts, not the published weights' sizes."""
+    (tmp_path / "own.py").write_text(TIMM)
+    model = import_model(locate(f"{tmp_path}/own.py:{factory}"))
+    assert model.signature.inputs[0].shape == size
+    assert model.preprocess is not None and model.preprocess.mean == (0.5,) * size[1]
+    assert model.preprocess.crop is not None and model.preprocess.crop.size == size[2:]
+    assert model.labels is None and model.license is None
+
+
+def test_a_fault_of_the_users_that_is_no_exception_is_told_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("class Stop(BaseException):\n    pass\n\ndef make():\n    raise Stop('enough')\n")
+    with pytest.raises(InputError, match=r"raised Stop: enough .*line 5"):
+        import_model(locate(f"{tmp_path}/own.py:make"))

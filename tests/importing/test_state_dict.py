@@ -346,6 +346,8 @@ def test_another_number_of_classes_than_the_librarys_is_taken_from_the_file(tmp_
     small = timm.create_model("test_vit", num_classes=4).eval()
     model = load(save(small.state_dict(), tmp_path / "t.pt"), "timm:test_vit", inputs=())
     assert model.signature.outputs[0].shape == (1, 4)
+    assert model.signature.inputs[0].shape == (1, 3, 160, 160)
+    assert model.preprocess is not None and model.preprocess.mean == (0.5, 0.5, 0.5)
 
 
 @pytest.mark.parametrize(
