@@ -63,6 +63,9 @@ class Annotated:
 
 def quantizer(wishes: Wishes) -> tuple[Any, Annotated]:
     """A torchao ``Quantizer`` for XNNPACK, and what it will have done once ``prepare`` has called it."""
+    from edgesdk.runtimes._et_import import import_compiler
+
+    import_compiler()
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer_utils import (
         _convert_scalars_to_attrs,
         propagate_annotation,
@@ -143,8 +146,8 @@ class _Annotator:
             return "its weight is computed from the input"
         if rank > 4:
             return "XNNPACK has no three-dimensional convolution"
-        if site.kind in TRANSPOSED and rank == 3:
-            return "XNNPACK has no int8 kernel for one-dimensional transposed convolutions"
+        if rank == 3 and site.kind in TRANSPOSED:
+            return "its weight is shared with other operators"
         return None
 
     def _masked(self, site: Site) -> str | None:
@@ -175,12 +178,23 @@ class _Annotator:
             inputs[site.weight] = self._weight(site)
         dynamic = self._wishes.mode == "dynamic"
         output = None if dynamic else self._activation
+        self._share_shape(site)
         if site.last is site.node:
             _set(site.node, QuantizationAnnotation(inputs, output, _annotated=True))
         else:
             _set(site.node, QuantizationAnnotation(inputs, _annotated=True))
             if not dynamic:
                 _set(site.last, QuantizationAnnotation(output_qspec=output, _annotated=True))
+
+    def _share_shape(self, site: Site) -> None:
+        """What ``_widen`` put before the layer moves int8 numbers as they are."""
+        from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, SharedQuantizationSpec
+
+        before: Any = site.node.args[0]
+        if self._wishes.mode == "dynamic" or short(before) != "unsqueeze.default" or len(before.users) != 1:
+            return
+        shared = SharedQuantizationSpec((before.args[0], before))
+        _set(before, QuantizationAnnotation({before.args[0]: self._activation}, shared, _annotated=True))
 
     def _annotate_cat(self, site: Site) -> None:
         """One scale for everything that is put together, since the copy doesn't compute."""

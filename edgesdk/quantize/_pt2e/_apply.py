@@ -11,6 +11,7 @@ from edgesdk.quantize._pt2e import _calibrate as calibrate
 from edgesdk.quantize._pt2e import _graph as graphs
 from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
 from edgesdk.quantize._pt2e._layers import float_islands, large_float_weights, layers_of, nothing_quantized
+from edgesdk.quantize._pt2e._widen import widen
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from edgesdk.runtimes._base import LowerConfig
 
-SCHEMES = ("static-int8",)
+SCHEMES = ("dynamic-int8", "static-int8")
 """The schemes of ``edgesdk.quantize`` that this package carries out."""
 
 
@@ -47,8 +48,12 @@ def quantize(model: Model, config: LowerConfig) -> Quantized:
         InputError: the calibration samples are missing, blank or all alike.
     """
     refuse_backend(config)
+    if config.quantization == "dynamic-int8":
+        return _finish(model, convert_dynamic(model, config))
     made = convert_static(model, config)
-    return _finish(model, config, made)
+    islands = float_islands(made.module)
+    done = _finish(model, made)
+    return replace(done, notes=(*done.notes, *islands))
 
 
 def refuse_backend(config: LowerConfig) -> None:
@@ -97,7 +102,9 @@ def _convert_static(
     samples: Any = find(config.quantization, config.options)
     with graphs.quiet():
         chosen, record = quantizer(wishes)
-        prepared = prepare_pt2e(graphs.module_of(program), chosen)
+        module = graphs.module_of(program)
+        widen(module, wishes.keep)
+        prepared = prepare_pt2e(module, chosen)
         if not any(site.weight is not None for site in record.quantized):
             raise nothing_quantized(
                 config.quantization, record.sites, record.why, "--quantize weight-int8 or dynamic-int8"
@@ -111,11 +118,48 @@ def _convert_static(
         return Converted(convert_pt2e(prepared), record)
 
 
-def _finish(model: Model, config: LowerConfig, made: Converted) -> Quantized:
+def convert_dynamic(model: Model, config: LowerConfig) -> Converted:
+    """int8 weights in linear layers; their inputs are quantized when they arrive. Recurrent layers become linear ones."""
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    program = unrolled(model.program)
+    with graphs.quiet():
+        chosen, record = quantizer(replace(wishes_of(config), mode="dynamic"))
+        prepared = prepare_pt2e(graphs.module_of(program), chosen)
+        if not record.quantized:
+            raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize static-int8")
+        calibrate.show_weights(prepared)
+        module = convert_pt2e(prepared)
+        _own_chains(module)
+    return Converted(module, record)
+
+
+def unrolled(program: Any) -> Any:
+    """The program with recurrent layers written out as linear layers, one step after the other."""
+    import torch
+    from torch._decomp import core_aten_decompositions
+
+    aten = torch.ops.aten
+    recurrent = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
+    if not any(node.target in recurrent for node in program.graph.nodes):
+        return program
+    table = core_aten_decompositions()
+    with graphs.quiet():
+        return program.run_decompositions({op: table[op] for op in recurrent})
+
+
+def _own_chains(module: GraphModule) -> None:
+    """Each linear layer gets its own quantization of the input that it shares with others (pitfall Q-15)."""
+    from executorch.backends.transforms.duplicate_dynamic_quant_chain import DuplicateDynamicQuantChainPass
+
+    DuplicateDynamicQuantChainPass().call(module)
+
+
+def _finish(model: Model, made: Converted) -> Quantized:
     program: Any = model.program
     record = made.record
     layers = layers_of(record.sites, record.quantized, record.why)
-    notes = [*large_float_weights(layers, weight_bytes(program)), *float_islands(made.module)]
+    notes = large_float_weights(layers, weight_bytes(program))
     return Quantized(graphs.exported(made.module, program), layers, tuple(notes))
 
 

@@ -60,6 +60,22 @@ def reset(module: GraphModule, state: dict[str, Any]) -> None:
         graphs.attribute(module, name).copy_(value)
 
 
+def show_weights(prepared: GraphModule) -> None:
+    """Let the observers of weights see them, without a run of the model."""
+    import torch
+
+    values: dict[Node, Any] = {}
+    with torch.no_grad():
+        for node in prepared.graph.nodes:
+            if node.op == "get_attr":
+                values[node] = graphs.attribute(prepared, str(node.target))
+            elif node.all_input_nodes and all(source in values for source in node.all_input_nodes):
+                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+                called: Any = prepared.get_submodule(str(node.target)) if node.op == "call_module" else node.target
+                if node.op in ("call_module", "call_function"):
+                    values[node] = called(*args, **kwargs)
+
+
 def check_observers(prepared: GraphModule, sites: list[Site]) -> None:
     """Raises:
     InputError: a quantized layer with weights saw no data, or the same number only (pitfall Q-09).
