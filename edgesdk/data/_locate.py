@@ -92,9 +92,9 @@ def locate_data(text: str) -> DataSource:
             if colon and head.endswith(".py"):
                 return _python(Path(head).expanduser(), member)
             raise _missing(path)
-        if path.is_dir():
-            return _folder(path)
-        return _file(path)
+        if not path.exists():
+            raise _missing(path)
+        return _folder(path) if path.is_dir() else _file(path)
     except PermissionError as exc:
         raise unreadable(Path(os.fsdecode(exc.filename or path)), exc) from exc
     except (OSError, ValueError) as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -57,8 +58,8 @@ def read_header(file: IO[bytes], where: str) -> Header:
         version = np.lib.format.read_magic(file)
         reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, fortran, dtype = reader(file, max_header_size=MAX_HEADER)
-    except (*UNREADABLE, SyntaxError, TypeError, MemoryError, RecursionError) as exc:
-        raise _damaged(where, f"its header can't be read ({exc})") from exc
+    except (*UNREADABLE, SyntaxError, TypeError, MemoryError, RecursionError, tokenize.TokenError) as exc:
+        raise _damaged(where, f"its header can't be read ({str(exc)[:200]})") from exc
     if dtype.hasobject:
         raise InputError(
             "pickle_refused", f"{where} holds Python objects, which edgesdk doesn't open.",

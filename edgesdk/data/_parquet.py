@@ -144,6 +144,8 @@ def _bad_picture(where: str, spec: TensorSpec) -> InputError:
 
 
 def _cell(batch: Any, name: str, i: int, where: str) -> Any:
+    import pyarrow
+
     value = batch.column(batch.schema.get_field_index(name))[i]
     if not value.is_valid:
         raise InputError(
@@ -152,9 +154,9 @@ def _cell(batch: Any, name: str, i: int, where: str) -> Any:
             why="A value belongs there.",
             fix="Fill it in, or drop the row.",
         )
-    inner = getattr(value, "values", None)
-    if inner is not None and inner.null_count == 0 and not hasattr(inner, "flatten"):
-        return inner.to_numpy(zero_copy_only=False)
+    plain = isinstance(value, pyarrow.ListScalar) and pyarrow.types.is_primitive(value.type.value_type)
+    if plain and not value.values.null_count:  # much faster than a list of Python numbers
+        return value.values.to_numpy(zero_copy_only=False)
     return value.as_py()
 
 

@@ -81,7 +81,11 @@ def _neighbours(array: np.ndarray) -> list[float]:
         axes = [axis for axis in (1, 2, 3) if array.shape[axis] > 4]
         if len(axes) < 2 or min(array.shape[axis] for axis in axes[-2:]) < 8:
             return []
-        return [_lag(array, axis) for axis in (axes if len(axes) == 2 else axes[-2:])]
+        rows, columns = axes[-2:]
+        planes = array - array.mean(
+            axis=(rows, columns), keepdims=True, dtype=np.float64
+        )  # a channel's mean is no shape
+        return [_lag(planes, rows), _lag(planes, columns)]
     # [N, n] may as well be features without an order, so only [N, 1, n] is taken for a signal.
     if array.ndim == 3 and array.shape[1] == 1 and array.shape[-1] >= _SIGNAL:
         return [_lag(array, array.ndim - 1)]

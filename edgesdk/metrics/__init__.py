@@ -40,6 +40,9 @@ __all__ = [
 ]
 
 
+_LOOK = 16  # labels looked at to tell one-hot rows from quantities that happen to be 0 and 1
+
+
 @cache
 def metrics() -> Mapping[str, Metric]:
     """Every metric by its name; these are prototypes, use :func:`find` to measure."""
@@ -97,17 +100,22 @@ def choose(store: Store, signature: Signature, task: str | None = None) -> Metri
     label = store[0].label
     if label is None:
         return None
-    name = _name_for(label, signature, task)
+    name = _name_for(label, all(_hot(sample.label) for sample in store.first(_LOOK)), signature, task)
     if name is None:
         return None
     outputs = [o for o in signature.outputs if metrics()[name].takes(o) and _comparable(name, label, o.shape)]
     return metrics()[name].bind(outputs) if outputs else None
 
 
-def _name_for(label: np.ndarray, signature: Signature, task: str | None) -> str | None:
+def _hot(label: np.ndarray | None) -> bool:
+    return label is not None and _one_hot(label)
+
+
+def _name_for(label: np.ndarray, hot: bool, signature: Signature, task: str | None) -> str | None:
     if label.dtype.kind == "f":
-        return "top1" if _one_hot(label) and metrics()["top1"].takes(signature.outputs[0]) else "mae"
-    if _one_hot(label) or label.ndim <= 1 or label.shape[1:] == (1,):
+        classed = any(metrics()["top1"].takes(o) and _agree(label.shape, o.shape or ()) for o in signature.outputs)
+        return "top1" if hot and classed else "mae"
+    if hot or label.ndim <= 1 or label.shape[1:] == (1,):
         classed = any(metrics()["top1"].takes(o) and len(o.shape or ()) == 2 for o in signature.outputs)
         return "top1" if classed else None
     if any(metrics()["mean_iou"].takes(o) for o in signature.outputs):
