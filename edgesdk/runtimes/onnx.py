@@ -17,7 +17,9 @@ class OnnxRuntime(EdgeRuntime):
 
     name: ClassVar[str] = "onnx"
     suffix: ClassVar[str] = ".onnx"
-    quantizations: ClassVar[tuple[str, ...]] = ("none", "fp16", "static-int8")
+    quantizations: ClassVar[tuple[str, ...]] = (
+        "none", "fp16", "static-int8", "dynamic-int8", "weight-int8", "weight-int4"
+    )  # fmt: skip
 
     def missing(self) -> str | None:
         from importlib.util import find_spec

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.artifacts import Model
 from edgesdk.errors import InputError
 from edgesdk.quantize import find
-from edgesdk.quantize._onnx import _prepare, _static
+from edgesdk.quantize._onnx import _dynamic, _prepare, _static, _weights
 from edgesdk.quantize._onnx._result import Quantized, nothing
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from edgesdk.data._store import Store
     from edgesdk.runtimes._base import LowerConfig
 
-SCHEMES = ("static-int8",)
-__all__ = ["SCHEMES", "Quantized", "quantize"]
+__all__ = ["Quantized", "quantize"]
 
 
 def quantize(graph: ir.Model, model: Model, config: LowerConfig) -> Quantized:
@@ -33,7 +32,7 @@ def quantize(graph: ir.Model, model: Model, config: LowerConfig) -> Quantized:
     """
     path = model.onnx or Path(f"{model.source.name}.onnx")
     ready = _prepare.prepare(graph, path, model.program)
-    made = _static_int8(ready, model, config)
+    made = _carried_out(ready, config)
     static = config.quantization in ("static-int8", "qat-int8")
     if not any(x.precision != "float32" and x.bytes and not (static and x.why) for x in made.layers):
         raise nothing(model.source.name, config.quantization, made.layers)
@@ -41,7 +40,20 @@ def quantize(graph: ir.Model, model: Model, config: LowerConfig) -> Quantized:
     return made
 
 
-def _static_int8(graph: ir.Model, model: Model, config: LowerConfig) -> Quantized:
+def _carried_out(graph: ir.Model, config: LowerConfig) -> Quantized:
+    keep = frozenset(config.keep_float)
+    settings: Any = find(config.quantization, config.options)
+    folded = not config.ort_format
+    if config.quantization == "dynamic-int8":
+        return _dynamic.quantize(graph, keep, per_channel=settings.per_channel, folded=folded)
+    if config.quantization == "weight-int8":
+        return _weights.int8(graph, keep, folded=folded)
+    if config.quantization == "weight-int4":
+        return _weights.int4(graph, keep, settings.group_size)
+    return _static_int8(graph, config)
+
+
+def _static_int8(graph: ir.Model, config: LowerConfig) -> Quantized:
     settings: Any = find(config.quantization, config.options)
     keep = frozenset(config.keep_float)
     store = calibration(config)

@@ -45,6 +45,17 @@ def insert(graph: ir.Graph, before: Any, op: str, inputs: list[Any], **more: Any
     return node
 
 
+def take_place(graph: ir.Graph, old: Any, new: ir.Node) -> None:
+    """Let a new node's outputs replace another's under their names, and remove the other."""
+    for before, after in zip(old.outputs, new.outputs, strict=True):
+        name = before.name
+        before.replace_all_uses_with(after, replace_graph_outputs=True)
+        after.type, after.shape = before.type, before.shape
+        before.name = f"{name}/before"
+        after.name = name
+    graph.remove(old, safe=True)
+
+
 def store_int8(node: ir.Node, place: int, axes: tuple[int, ...], *, folded: bool) -> None:
     """Keep a weight as int8 in the file and give the node its float value.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgesdk.artifacts import Layer
 from edgesdk.quantize._onnx._names import weight_name
 from edgesdk.runtimes._onnx_write import graphs
 
@@ -19,6 +20,10 @@ _SLOTS = {
 }  # fmt: skip
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 _WORDS = {"Gemm": "linear", "Gather": "embedding", "ConvTranspose": "conv_transpose", "GlobalAveragePool": "mean"}
+
+
+_LARGE = 2**14
+"""Bytes of a constant that is worth a line."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,23 @@ def weighted(model: ir.Model, *, inner: bool = False) -> list[Weighted]:
             size = sum(value.const_value.nbytes for value in values)
             found.append(Weighted(node, slots, name, word(node), size))
     return found
+
+
+def others(model: ir.Model) -> Iterator[Layer]:
+    """Large float32 constants that belong to no layer, after the layers were quantized: tables of positions, windows."""
+    import onnx_ir as ir
+
+    mine = {id(layer.weight(number)) for layer in weighted(model, inner=True) for number in range(len(layer.slots))}
+    for graph in graphs(model):
+        for name, value in graph.initializers.items():
+            tensor, users = value.const_value, list(value.uses())
+            if tensor is None or tensor.dtype != ir.DataType.FLOAT or tensor.nbytes < _LARGE or not users:
+                continue
+            if id(value) not in mine and "/s" not in name:
+                user = users[0][0]
+                yield Layer(
+                    weight_name(name, name), word(user), "float32", tensor.nbytes, f"a constant of {user.op_type}"
+                )
 
 
 def _weight_slots(node: ir.Node) -> tuple[int, ...]:

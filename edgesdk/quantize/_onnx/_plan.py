@@ -16,7 +16,9 @@ INTEGER = frozenset({"Conv", "Gemm", "MatMul"})
 # Without weights: those with a kernel of their own (docs/OperatorKernels.md, com.microsoft.QLinear*) …
 _ARITHMETIC = frozenset({"Add", "Mul", "MatMul", "Concat", "Sigmoid", "LeakyRelu", "AveragePool", "GlobalAveragePool"})
 # … and those that only move or choose numbers, for which scale and zero point stay.
-MOVING = frozenset({"MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Identity"})
+MOVING = frozenset(
+    {"MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Identity", "Resize"}
+)
 ABSORBED = frozenset({"Relu", "Clip"})
 """Done by the saturation of int8, when the range of the tensor ends where they cut."""
 _SIZES = frozenset({"Shape", "Size", "Constant", "ConstantOfShape"})
@@ -71,14 +73,15 @@ def _why_float(model: ir.Model, layer: Weighted) -> str | None:
         return "its weights are the first factor; int8 weights, float arithmetic"
     if node.op_type == "MatMul" and len(layer.array().shape) != 2:
         return "a batch of matrices; int8 weights, float arithmetic"
-    if node.op_type == "Gemm" and not _plain_gemm(node):
+    if node.op_type == "Gemm" and not plain_gemm(node):
         return "its factors alpha and beta aren't 1, or its input is transposed; int8 weights, float arithmetic"
     if len(node.inputs) > 2 and node.inputs[2] is not None and not _bias_of(layer):
         return "its bias is computed; int8 weights, float arithmetic"
     return None
 
 
-def _plain_gemm(node: ir.Node) -> bool:
+def plain_gemm(node: ir.Node) -> bool:
+    """Whether a Gemm is ``x·W + b`` or ``x·Wᵀ + b``."""
     factors = attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)
     return factors == (1.0, 1.0) and not attribute(node, "transA", 0)
 
@@ -108,11 +111,15 @@ def _add_arithmetic(model: ir.Model, made: Plan, keep: frozenset[str]) -> None:
     for node in model.graph:
         if node in made.computing or node.domain or node.name in keep:
             continue
-        if node.op_type in _ARITHMETIC | MOVING and _fed_by(made, node):
+        if node.op_type in _ARITHMETIC | MOVING and _fed_by(made, node) and not _interpolates(node):
             made.computing[node] = None
     for node in reversed(list(model.graph)):
         if made.computing.get(node, node) is None and not _read(made, outlet(made, node)):
             del made.computing[node]
+
+
+def _interpolates(node: ir.Node) -> bool:
+    return node.op_type == "Resize" and attribute(node, "mode", "nearest") != "nearest"
 
 
 def _fed_by(made: Plan, node: ir.Node) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.quantize._onnx import _edit, _names
 from edgesdk.quantize._onnx._layers import attribute, is_weight
 from edgesdk.runtimes import _onnx_quant, _onnx_source
-from edgesdk.runtimes._onnx_write import graphs, weight_bytes
+from edgesdk.runtimes._onnx_write import graphs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _GROWTH = 1.02
 _WORTH_SHARING = 1024
+_LONG = 40
+"""Characters of a name inside the graph."""
 _PER_CHANNEL_OPSET = 13
 """First opset whose DequantizeLinear takes a scale for each channel."""
 
@@ -40,12 +42,18 @@ def prepare(graph: ir.Model, path: Path, program: ExportedProgram | None) -> ir.
     made = _onnx_quant.optimise(graph)
     if made is not graph:
         _share_weights(made)
-        if weight_bytes(made) > _GROWTH * weight_bytes(graph) + 2**16:  # constants that were computed can be large
+        if _all_bytes(made) > _GROWTH * _all_bytes(graph) + 2**16:  # constants that were computed can be large
             made = graph
     _fold_scalings(made)
+    _gather_hard_swish(made)
     _names.complete(made)
     _sort_initializers(made)
     return made
+
+
+def _all_bytes(model: ir.Model) -> int:
+    values = [v for graph in graphs(model) for v in graph.initializers.values()]
+    return sum(v.const_value.nbytes for v in values if v.const_value is not None)
 
 
 def _share_weights(model: ir.Model) -> None:
@@ -66,15 +74,25 @@ def _share_weights(model: ir.Model) -> None:
 
 
 def tidy(model: ir.Model) -> None:
-    """Drop what the edits left behind: constants without readers, and notes on inner shapes, which the runtime infers."""
+    """Drop what the edits left behind: constants without readers, and notes on inner shapes, which the runtime infers.
+
+    TensorFlow's converter gives names of hundreds of characters, which take more room than int8 weights.
+    """
+    number = 0
     for graph in graphs(model):
         for name, value in list(graph.initializers.items()):
             if not list(value.uses()) and not value.is_graph_output() and not value.is_graph_input():
                 graph.initializers.pop(name)
         for node in graph:
+            if len(str(node.name)) > _LONG:
+                node.name = f"{str(node.name)[:_LONG]}~{number}"
+            number += 1
             for value in node.outputs:
                 if not value.is_graph_output():
                     value.type = value.shape = None
+                    if len(str(value.name)) > _LONG:
+                        value.name = f"{str(value.name)[:_LONG]}~{number}"
+                    number += 1
 
 
 def _sort_initializers(model: ir.Model) -> None:
@@ -84,6 +102,61 @@ def _sort_initializers(model: ir.Model) -> None:
         graph.initializers.clear()
         for _, value in ordered:
             graph.initializers.add(value)
+
+
+def _gather_hard_swish(model: ir.Model) -> None:
+    """``x * clip(x + 3, 0, 6) / 6`` in one operator less for each of two: ``x * HardSigmoid(x)``.
+
+    Paddle and old exporters spell it out; the middle of it would be converted back and forth.
+    """
+    for node in list(model.graph):
+        if node.op_type == "Clip" and not node.domain:
+            _gather_one(model.graph, node)
+
+
+def _gather_one(graph: ir.Graph, clip: ir.Node) -> None:
+    add = clip.inputs[0].producer() if clip.inputs[0] is not None else None
+    times, divide = _only_reader(clip), None
+    divide = _only_reader(times) if times is not None else None
+    if (
+        add is None
+        or times is None
+        or divide is None
+        or [n.op_type for n in (add, times, divide)] != ["Add", "Mul", "Div"]
+    ):
+        return
+    x = next((v for v in add.inputs if v is not None and _scalar(v) is None), None)
+    numbers = [_scalar(v) for v in (*add.inputs, *clip.inputs[1:], divide.inputs[1]) if v is not x]
+    if (
+        x is None
+        or numbers != [3.0, 0.0, 6.0, 6.0]
+        or x not in times.inputs
+        or divide.inputs[0] is not times.outputs[0]
+    ):
+        return
+    gate = _edit.insert(
+        graph, clip, "HardSigmoid", [x], attributes={"alpha": 1 / 6, "beta": 0.5}, name=f"{clip.name}/gate"
+    )
+    gate.outputs[0].name = f"{gate.name}"
+    times.replace_input_with(next(i for i, v in enumerate(times.inputs) if v is clip.outputs[0]), gate.outputs[0])
+    _take_over(graph, divide.outputs[0], times.outputs[0])
+    graph.remove(divide, safe=True)
+    if not list(clip.outputs[0].uses()):
+        graph.remove(clip, safe=True)
+        if not list(add.outputs[0].uses()) and not add.outputs[0].is_graph_output():
+            graph.remove(add, safe=True)
+
+
+def _only_reader(node: ir.Node) -> ir.Node | None:
+    out = node.outputs[0]
+    users = list(out.uses())
+    return users[0][0] if len(users) == 1 and not out.is_graph_output() else None
+
+
+def _scalar(value: Any) -> float | None:
+    if value is None or value.const_value is None or not value.is_initializer() or value.is_graph_input():
+        return None
+    return float(value.const_value.numpy().reshape(())) if value.const_value.size == 1 else None
 
 
 def _fold_scalings(model: ir.Model) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.artifacts import Layer, Warn
 from edgesdk.quantize._onnx import _edit
 from edgesdk.quantize._onnx._arithmetic import Params, bias_integers, least_for_bias, symmetric
-from edgesdk.quantize._onnx._layers import Weighted, uses, word
+from edgesdk.quantize._onnx._layers import Weighted, others, uses, word
 from edgesdk.quantize._onnx._observe import Observer, observe
 from edgesdk.quantize._onnx._plan import ABSORBED, MOVING, Plan, activations, outlet, plan, weight_axis
 from edgesdk.quantize._onnx._result import Quantized, float_weights, untouched
@@ -69,7 +69,7 @@ def quantize(
     ranges = {name: o.params(observer) for name, o in seen.items() if o.seen}
     editor = _Editor(model, made, ranges, per_channel)
     editor.work()
-    layers = tuple(_layers(made, editor, infinite, folded=folded))
+    layers = (*_layers(made, editor, folded=folded), *others(model))
     return Quantized(
         model, layers, (*_islands(made), *float_weights(layers), *_saturation()),
         editor.places,
@@ -237,7 +237,7 @@ def _number(value: Any) -> float | None:
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
-def _layers(made: Plan, editor: _Editor, infinite: set[str], *, folded: bool) -> Iterable[Layer]:
+def _layers(made: Plan, editor: _Editor, *, folded: bool) -> Iterable[Layer]:
     for layer in made.layers:
         if layer.node in made.computing:
             yield Layer(layer.name, layer.op, "int8", layer.bytes, None)

@@ -75,10 +75,4 @@ def _store_table(node: Any) -> None:
     )
     scales = _edit.insert(graph, node, "Gather", [s, places], name=f"{name}/scales")
     product = _edit.insert(graph, node, "Mul", [cast.outputs[0], scales.outputs[0]], name=f"{name}/times")
-    old, new = node.outputs[0], product.outputs[0]
-    label = old.name
-    old.replace_all_uses_with(new, replace_graph_outputs=True)
-    new.type, new.shape = old.type, old.shape
-    old.name = f"{label}/before"
-    new.name = label
-    graph.remove(node, safe=True)
+    _edit.take_place(graph, node, product)
