@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 Document = Mapping[str, Any]
+Tone = Literal["good", "warn", "bad"]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One labelled value; ``note`` explains it to somebody who has never seen a tensor. ``code`` is set in monospace."""
+
+    label: str
+    value: str
+    note: str = ""
+    code: bool = False
 
 
 class Format(ABC):

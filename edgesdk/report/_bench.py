@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgesdk.report import _words
-from edgesdk.report._base import Document
-from edgesdk.report._package import Fact, Tone
+from edgesdk.report._base import Document, Fact, Tone
 
 _STATUS: Mapping[str, tuple[Tone, str]] = {
     "valid": ("good", "Valid measurement"),

@@ -80,6 +80,11 @@ def bar(share: float, label: str, tone: str = "fill") -> Markup:
     )
 
 
+def zone(snr_db: float) -> str:
+    """The class (colour) of a signal-to-noise ratio, as on the gauge."""
+    return next((tone for low, high, tone in _ZONES if low <= snr_db < high), "bad" if snr_db < 0 else "good")
+
+
 def stack(parts: Sequence[tuple[str, float]], label: str) -> Markup:
     """Parts of a whole side by side, in order; each gets the class ``c0``, ``c1``…"""
     total = sum(value for _, value in parts) or 1.0

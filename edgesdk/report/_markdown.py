@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+
+from edgesdk.report._base import Fact
 
 
 def line(text: str) -> str:
@@ -22,3 +25,19 @@ def code(free: str) -> str:
     fence = "`" * (max((len(run) for run in re.findall("`+", plain)), default=0) + 1)
     pad = " " if "`" in plain else ""
     return f"{fence}{pad}{plain}{pad}{fence}".replace("|", "\\|")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Cells that are Markdown already; nothing when there are no rows."""
+    if not rows:
+        return []
+    return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def facts(title: str, found: Iterable[Fact]) -> list[str]:
+    """A section with a list; nothing when there are none."""
+    rows = [
+        f"- {text(f.label)}: {code(f.value) if f.code else text(f.value)}{f' ({text(f.note)})' if f.note else ''}"
+        for f in found
+    ]
+    return [f"## {text(title)}", "", *rows, ""] if rows else []

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from edgesdk.report import _documents, _preparing, _words
-from edgesdk.report._base import Document
-
-Tone = Literal["good", "warn", "bad"]
+from edgesdk.report import _comparison, _documents, _judged, _preparing, _quantized, _words
+from edgesdk.report._base import Document, Fact, Tone
 
 # Of all CPU features those that decide which kernels an engine picks, and with it int8 results (PITFALLS Q-22).
 _TELLING = (
@@ -27,16 +25,6 @@ _TELLING = (
     "fphp",
     "sve",
 )
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One labelled value; ``note`` explains it to somebody who has never seen a tensor. ``code`` is set in monospace."""
-
-    label: str
-    value: str
-    note: str = ""
-    code: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,15 +65,18 @@ class VariantView:
     exact: bool
     ran: bool
     outputs: tuple[Output, ...]
+    outputs_note: str
     agreement: str
     metric: str
     latency: str
+    timed: bool
     delegated: float | None
     delegation: str
     rung: str
     rung_words: str
     leftovers: tuple[tuple[str, int], ...]
     checks: tuple[Fact, ...]
+    quantized: _quantized.QuantizedView | None
 
 
 @dataclass(frozen=True)
@@ -105,6 +96,7 @@ class PackageView:
     steps: tuple[str, ...]
     answer: str
     variants: tuple[VariantView, ...]
+    comparison: _comparison.Comparison | None
     original_bytes: int | None
     warnings: tuple[tuple[str, str], ...]
     timings: tuple[tuple[str, float], ...]
@@ -138,8 +130,9 @@ def view(document: Document) -> PackageView:
         steps=_preparing.steps(found.get("preprocess")),
         answer=_preparing.answer(found.get("postprocess"), labels if isinstance(labels, int) else len(labels or ())),
         variants=variants,
+        comparison=_comparison.view(found.get("variants") or (), [(v.tone, v.head) for v in variants], original),
         original_bytes=original,
-        warnings=tuple((str(w.get("code", "")), str(w.get("message", ""))) for w in found.get("warnings") or ()),
+        warnings=_warnings(found, variants),
         timings=tuple((name, float(value)) for name, value in timings.items() if name != "total" and value),
         total_s=timings.get("total"),
         cache=_cache(found.get("cache")),
@@ -150,10 +143,13 @@ def view(document: Document) -> PackageView:
 
 
 def _variant(variant: Mapping[str, Any], original: int | None) -> VariantView:
-    head, tail = _words.fidelity(variant)
     size: int | None = variant.get("bytes")
     details: Mapping[str, Any] = variant.get("details") or {}
-    snr = _words.worst_snr(variant)
+    judged = _judged.evaluation(variant)
+    real = judged if _judged.on_real_data(judged) and judged.get("outputs") else {}
+    shown = {**variant, "outputs": real["outputs"]} if real else variant
+    snr = _words.worst_snr(shown)
+    tone, head, tail = _judged.verdict(variant) or (_tone(variant, snr), *_words.fidelity(shown))
     leftovers: Mapping[str, int] = details.get("leftovers") or {}
     rate = variant.get("top1_agreement")
     return VariantView(
@@ -164,23 +160,33 @@ def _variant(variant: Mapping[str, Any], original: int | None) -> VariantView:
         size=_words.size(size),
         share=size / original if size and original else None,
         ratio=_ratio(size, original),
-        tone=_tone(variant, snr),
+        tone=tone,
         head=head,
         tail=tail,
         snr_db=snr,
-        exact=variant.get("verified") is True and _words.worst_error(variant) == 0,
+        exact=variant.get("verified") is True and _words.worst_error(shown) == 0,
         ran=variant.get("verified") != "not_run",
-        outputs=tuple(_output(o) for o in variant.get("outputs") or ()),
+        outputs=tuple(_output(o) for o in shown.get("outputs") or ()),
+        outputs_note=_judged.sample_words(real) if real else "",
         agreement=f"{_words.percent(rate)} of the samples get the same first answer" if rate is not None else "",
         metric=_metric(variant.get("metric")),
         latency=_latency(variant.get("latency_ms")),
+        timed=bool((_judged.guard(variant).get("race") or {}).get("ratio")),
         delegated=variant.get("delegated_fraction"),
         delegation=_words.delegation(variant),
         rung=str(variant.get("rung") or ""),
         rung_words=_words.rung(variant.get("rung")),
         leftovers=tuple(sorted(leftovers.items(), key=lambda item: (-item[1], item[0]))),
         checks=_checks(variant, details),
+        quantized=_quantized.view(variant),
     )
+
+
+def _warnings(found: Document, variants: Sequence[VariantView]) -> tuple[tuple[str, str], ...]:
+    """Those of the run, without the choice that a table shows better."""
+    told = {"auto_choice"} if any(v.quantized and v.quantized.tried for v in variants) else set()
+    said = ((str(w.get("code", "")), str(w.get("message", ""))) for w in found.get("warnings") or ())
+    return tuple((code, message) for code, message in said if code not in told)
 
 
 def _tone(variant: Mapping[str, Any], snr: float | None) -> Tone:
@@ -313,6 +319,10 @@ def _tiles(found: Document, variants: Sequence[VariantView], original: int | Non
         worst = min(ran, key=lambda v: 1e9 if v.snr_db is None else v.snr_db)
         value = "exact" if worst.snr_db is None else _words.decibels(worst.snr_db)
         tiles.append(Fact("Fidelity", value, worst.head))
+    scores = [score for v in found.get("variants") or () if (score := _judged.score(_judged.evaluation(v)))]
+    if scores:
+        lowest = max(scores, key=lambda score: score.drop)
+        tiles.append(Fact(lowest.title, lowest.value, f"the original has {lowest.original}"))
     shares = [v.delegated for v in variants if v.delegated is not None]
     if shares:
         tiles.append(Fact("Accelerated", _words.percent(min(shares)), "of the arithmetic"))

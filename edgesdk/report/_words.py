@@ -29,7 +29,15 @@ _BACKENDS = {
     "mps": "MPS",
     "portable": "portable kernels",
 }
-_QUANTIZATIONS = {"none": "float32", "fp16": "float16"}
+_QUANTIZATIONS = {
+    "none": "float32",
+    "fp16": "float16",
+    "static-int8": "static int8",
+    "dynamic-int8": "dynamic int8",
+    "qat-int8": "trained int8",
+    "weight-int8": "int8 weights",
+    "weight-int4": "int4 weights",
+}
 
 
 def size(count: float | None) -> str:

@@ -7,13 +7,17 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from edgesdk.report import _bench, _documents, _words
+from edgesdk.report import _bench, _documents, _judged, _quantized, _words
 from edgesdk.report._base import Document, Format
 
 _COLUMNS = (
     "kind", "name", "version", "target", "variant", "runtime", "backend", "quantization", "bytes", "original_bytes",
     "verified", "max_abs_error", "snr_db", "top1_agreement", "delegated_fraction", "rung", "samples", "sha256",
     "device", "validity", "emulated", "p50_ns", "p90_ns", "p99_ns", "peak_rss_bytes", "runs",
+    "judged_data", "judged_samples", "metric", "metric_original", "metric_value", "metric_drop", "top5_agreement", "flipped",
+    "judged_snr_db", "float_bytes", "quantized_weight_fraction", "layers_float", "layers_restored", "host_p50_ms", "host_p90_ms",
+    "host_float_p50_ms", "host_ratio", "host_ratio_low", "host_ratio_high", "host_where", "arm64_samples", "arm64_top1_agreement",
+    "arm64_snr_db",
 )  # fmt: skip
 
 
@@ -53,7 +57,37 @@ def _packages(document: Document) -> Iterator[dict[str, Any]]:
             "max_abs_error": _words.worst_error(variant),
             "snr_db": _words.worst_snr(variant),
             "samples": details.get("samples"),
+            **_guarded(variant),
         }
+
+
+def _guarded(variant: Mapping[str, Any]) -> dict[str, Any]:
+    """What the guard measured. Times are of the machine that built the package, and named so: ``p50_ns`` is a device's."""
+    guard, found = _judged.guard(variant), _judged.evaluation(variant)
+    score: Mapping[str, Any] = found.get("score") or {}
+    race: Mapping[str, Any] = guard.get("race") or {}
+    arm64: Mapping[str, Any] = guard.get("arm64") or {}
+    layers: Sequence[Mapping[str, Any]] = (variant.get("details") or {}).get("layers") or ()
+    pace = _judged.pace(variant)
+    return {
+        "judged_data": found.get("data"),
+        "judged_samples": found.get("samples"),
+        **{f"metric_{key}": score.get(key) for key in ("original", "value", "drop")},
+        "metric": score.get("name"),
+        "top5_agreement": found.get("top5"),
+        "flipped": found.get("flipped"),
+        "judged_snr_db": _judged.least_snr(found),
+        "float_bytes": guard.get("float_bytes"),
+        "quantized_weight_fraction": _quantized.share(layers),
+        "layers_float": sum(_quantized.left_out(layer) for layer in layers) if layers else None,
+        "layers_restored": len(guard.get("restored") or ()) if layers else None,
+        **{f"host_{key}_ms": race.get(key) for key in ("p50", "p90", "float_p50")},
+        **{f"host_{key}": race.get(key.removeprefix("ratio_")) for key in ("ratio", "ratio_low", "ratio_high")},
+        "host_where": pace.where if pace else None,
+        "arm64_samples": arm64.get("samples"),
+        "arm64_top1_agreement": arm64.get("top1"),
+        "arm64_snr_db": _judged.least_snr(arm64),
+    }
 
 
 def _benches(document: Document) -> Iterator[dict[str, Any]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from edgesdk.report import _bench, _documents, _package, _words
+from edgesdk.report import _bench, _documents, _package, _quantized_md, _words
 from edgesdk.report._base import Document, Format
 from edgesdk.report._markdown import code as _code
+from edgesdk.report._markdown import facts as _facts
+from edgesdk.report._markdown import table as _table
 from edgesdk.report._markdown import text as _text
-from edgesdk.report._package import Fact
 
 
 class Markdown(Format):
@@ -41,10 +42,13 @@ def _packaged(p: _package.PackageView) -> list[str]:
             for v in p.variants
         ],
     )
+    lines += _quantized_md.comparison(p.comparison) if p.comparison else []
     for v in p.variants:
         if v.leftovers:
             told = ", ".join(f"{_code(name)} × {times}" for name, times in v.leftovers)
             lines += [f"Outside the accelerated part of {_code(v.id)}: {told}.", ""]
+    for v in p.variants:
+        lines += _quantized_md.details(v.id, v.quantized) if v.quantized else []
     tensors = [("in", t) for t in p.inputs] + [("out", t) for t in p.outputs]
     if tensors:
         lines += ["## Inputs and outputs", ""]
@@ -78,20 +82,6 @@ def _errors(v: _package.VariantView) -> str:
 
 def _snr(v: _package.VariantView) -> str:
     return "exact" if v.exact else _words.decibels(v.snr_db)
-
-
-def _facts(title: str, facts: Iterable[Fact]) -> list[str]:
-    rows = [
-        f"- {_text(f.label)}: {_code(f.value) if f.code else _text(f.value)}{f' ({_text(f.note)})' if f.note else ''}"
-        for f in facts
-    ]
-    return [f"## {_text(title)}", "", *rows, ""] if rows else []
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    if not rows:
-        return []
-    return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
 FORMAT = Markdown()
