@@ -139,7 +139,7 @@ class _Builder:
         for node, name in self.state.items():
             module._register_attribute(name, torch._C.TensorType.get(), self._tensor(node).clone())
         for target, name in self.packed.items():
-            value = getattr(self.program.graph_module, target)
+            value = getattr(self.program.graph_module, str(target))
             module._register_attribute(name, _packed_type(value), value)
         zero = torch.zeros(())
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from edgesdk.artifacts import Lowered, Model, Signature, Warn
+from edgesdk.artifacts import LayerError, Lowered, Model, Signature, Warn
 from edgesdk.errors import EdgeError, InputError, UnsupportedError
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
 
@@ -34,7 +35,7 @@ class TorchScriptRuntime(EdgeRuntime):
 
     name: ClassVar[str] = "torchscript"
     suffix: ClassVar[str] = ".ptl"
-    quantizations: ClassVar[tuple[str, ...]] = ("none", "fp16", "static-int8")
+    quantizations: ClassVar[tuple[str, ...]] = ("none", "fp16", "weight-int8", "dynamic-int8", "static-int8")
 
     def missing(self) -> str | None:
         from importlib.util import find_spec
@@ -73,6 +74,12 @@ class TorchScriptRuntime(EdgeRuntime):
             self.name, None, config.quantization, out, config.rung,
             min_runtime=release, warnings=(DEPRECATED, *old, *lite.warnings), layers=lite.layers,
         )  # fmt: skip
+
+    def layer_errors(self, model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:
+        from edgesdk.quantize import _fx
+        from edgesdk.runtimes._ts_lower import quantizable
+
+        return _fx.layer_errors(replace(model, program=quantizable(model, config.quantization)), config, samples)
 
     def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         from edgesdk.runtimes._ts_save import is_quantized, read_bytecode

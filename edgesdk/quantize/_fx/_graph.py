@@ -156,8 +156,7 @@ class Player:
         self._state = {n: self._first(spec).clone() for n, spec in work.placeholders() if n in self._changing}
 
     def _first(self, spec: Any) -> Any:
-        found = self.work.state_dict.get(spec.target, self.work.constants.get(spec.target))
-        return found
+        return self.work.state_dict.get(spec.target, self.work.constants.get(spec.target))
 
     def play(self, feed: Mapping[str, np.ndarray], see: See | None = None) -> list[Any]:
         """The outputs that the user gets; ``see`` is told every operator's value as it is made."""
@@ -208,9 +207,9 @@ def _watch(gm: torch.fx.GraphModule, see: See | None) -> torch.fx.Interpreter:
                 see(n, value)
             return value
 
-    watched = Watched(gm)
-    watched.extra_traceback = False
-    return cast(Any, watched)
+    watched: Any = Watched(gm)
+    watched.extra_traceback = False  # torch would print the whole graph into the message
+    return cast("torch.fx.Interpreter", watched)
 
 
 class Stopped(Exception):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _WEIGHT = re.compile(r"weight(_(ih|hh|hr)_l\d+(_reverse)?)?")
 _GONE = frozenset({"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "alias", "detach"})
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+_NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "prelu"})
 WEIGHTED = frozenset({*_CONVOLUTIONS, "linear", "lstm", "gru", "rnn_tanh", "rnn_relu", "embedding"})
 
 
@@ -217,7 +218,10 @@ def _name(work: Work) -> None:
     targets = {n: s.target for n, s in work.placeholders() if is_state(s)}
     values = Constants(work)
     for node in work.graph.nodes:
-        if node.op != "call_function" or op_name(node.target) not in WEIGHTED:
+        name = op_name(node.target) if node.op == "call_function" else ""
+        if name in _NORMS:
+            _name_norm(node, targets, values)
+        if name not in WEIGHTED:
             continue
         found = [(w, targets.get(w) or w.meta.get("target") or values.target(w)) for w in weight_nodes(node)]
         named = [t for _, t in found if t]
@@ -226,6 +230,15 @@ def _name(work: Work) -> None:
         node.meta["layer"] = layer_name(named[0])
         sizes = [values.get(w) for w, _ in found]
         node.meta["bytes"] = sum(4 * s.numel() for s in sizes if s is not None)
+
+
+def _name_norm(node: Node, targets: dict[Node, str], values: Constants) -> None:
+    """A norm's name is its module's path; its bytes those of all its tensors."""
+    own = [n for n in node.all_input_nodes if n in targets]
+    tensors = [values.get(n) for n in own]
+    if own and targets[own[0]].rpartition(".")[0]:
+        node.meta["layer"] = targets[own[0]].rpartition(".")[0]
+        node.meta["bytes"] = sum(4 * t.numel() for t in tensors if t is not None)
 
 
 # -- batch norm -------------------------------------------------------------------------------------------------------

@@ -53,13 +53,13 @@ def geometry(node: Node) -> Geometry | str:
     value: Any = node.args[0]
     if value.meta["val"].dim() != n + 2:
         return "its input has no batch dimension"
-    rest: Any = list(node.args[3:])
+    rest: tuple[Any, ...] = node.args[3:]
     if transposed:
-        defaults: list[Any] = [1, 0, 0, 1, 1]
-        stride, padding, output_padding, groups, dilation = [*rest, *defaults[len(rest) :]]
+        defaults: tuple[Any, ...] = (1, 0, 0, 1, 1)
+        stride, padding, output_padding, groups, dilation = (*rest, *defaults[len(rest) :])
     else:
-        defaults = [1, 0, 1, 1]
-        stride, padding, dilation, groups = [*rest, *defaults[len(rest) :]]
+        defaults = (1, 0, 1, 1)
+        stride, padding, dilation, groups = (*rest, *defaults[len(rest) :])
         output_padding = 0
     steps = _each(dilation, n)
     if isinstance(padding, str):
@@ -95,10 +95,10 @@ def pack(
     """
     reasons = []
     for by_channel in (True, False) if per_channel else (False,):
-        quantized = quantize_weight(weight, bias, shape, given.scale if given else None, by_channel)
+        quantized = quantize_weight(weight, bias, shape, given.scale, by_channel)
         try:
-            packed = prepack(quantized, bias, shape)
-            heard = _snr(packed, quantized, bias, shape, given)
+            heard = _snr(prepack(quantized, bias, shape), quantized, bias, shape, given)
+            packed = prepack(quantized, bias, shape)  # QNNPACK keeps the output scale of an object's first call
         except RuntimeError as exc:
             reasons.append(str(exc).strip().splitlines()[0][:120])
             continue
@@ -111,7 +111,7 @@ def pack(
 
 
 def quantize_weight(
-    weight: torch.Tensor, bias: torch.Tensor | None, shape: Geometry, given: float | None, by_channel: bool
+    weight: torch.Tensor, bias: torch.Tensor | None, shape: Geometry, given: float, by_channel: bool
 ) -> Any:
     """Symmetric int8, wide enough that the bias, too, can be counted in the layer's units."""
     import torch
@@ -120,7 +120,7 @@ def quantize_weight(
     axis = 1 if shape.transposed else 0
     channels = weight.abs().transpose(0, axis).flatten(1).amax(1).double()
     scales = channels / 127
-    if bias is not None and given and len(bias) == len(scales):
+    if bias is not None and len(bias) == len(scales):
         scales = torch.maximum(scales, bias.abs().double() / (given * _LARGEST_BIAS))
     scales = scales.clamp_min(1e-9)
     if not by_channel:
@@ -181,12 +181,12 @@ def _float(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, sha
 
     f: Any = torch.nn.functional
     if not shape.spatial:
-        made: torch.Tensor = f.linear(x, weight, bias)
-        return made
-    if shape.transposed:
-        run = getattr(f, f"conv_transpose{shape.spatial}d")
-        made = run(x, weight, bias, shape.stride, shape.padding, shape.output_padding, shape.groups, shape.dilation)
-        return made
-    run = getattr(f, f"conv{shape.spatial}d")
-    made = run(x, weight, bias, shape.stride, shape.padding, shape.dilation, shape.groups)
+        args: tuple[Any, ...] = ()
+    elif shape.transposed:
+        args = (shape.stride, shape.padding, shape.output_padding, shape.groups, shape.dilation)
+    else:
+        args = (shape.stride, shape.padding, shape.dilation, shape.groups)
+    kind = "_transpose" if shape.transposed else ""
+    run = getattr(f, f"conv{kind}{shape.spatial}d") if shape.spatial else f.linear
+    made: torch.Tensor = run(x, weight, bias, *args)
     return made

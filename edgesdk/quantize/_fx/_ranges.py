@@ -129,7 +129,7 @@ def _clipped(middles: np.ndarray, counts: np.ndarray, bounds: np.ndarray) -> np.
     at = np.searchsorted(middles, bounds, side="right")
     zero, one, two = (a[at] for a in above)
     error: np.ndarray = two - 2 * bounds * one + bounds**2 * zero
-    return np.maximum(error, 0.0)
+    return np.maximum(error, np.zeros_like(error))
 
 
 def affine(low: float, high: float) -> QParams:

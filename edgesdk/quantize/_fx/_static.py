@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Signature
@@ -12,7 +12,8 @@ from edgesdk.quantize._fx import _pack
 from edgesdk.quantize._fx._graph import Player, Work, is_float, op_name
 from edgesdk.quantize._fx._normal import Constants
 from edgesdk.quantize._fx._ranges import Histogram, QParams
-from edgesdk.quantize._fx._units import AVERAGES, FIXED, SATURATES, Plan, Unit, passes, plan, wanted
+from edgesdk.quantize._fx._report import Made
+from edgesdk.quantize._fx._units import AVERAGES, FIXED, SATURATES, Plan, Unit, passes, plan, settle
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,22 +31,6 @@ class Settings:
 
     per_channel: bool = True
     observer: str = "histogram"
-
-
-@dataclass
-class Placed:
-    """What was done.
-
-    Attributes:
-        units: the int8 units by name, in the order of the graph.
-        nodes: name of the node that holds each unit's int8 value.
-        why: by layer: why it stayed float, or what was done differently.
-    """
-
-    units: dict[str, Unit] = field(default_factory=dict)
-    nodes: dict[str, str] = field(default_factory=dict)
-    tails: dict[str, str] = field(default_factory=dict)
-    why: dict[str, str] = field(default_factory=dict)
 
 
 def observe(work: Work, signature: Signature, feeds: Iterable[Feed]) -> Ranges:
@@ -75,14 +60,21 @@ def place(
     keep: Collection[str] = (),
     refused: Collection[str] = (),
     cache: dict[Any, _pack.Packed] | None = None,
-) -> Placed:
+    force: str | None = None,
+) -> Made:
     """Edit ``work``: int8 operators wherever there is a kernel, and conversions where float and int8 meet.
+
+    Args:
+        keep: layers that stay float.
+        refused: nodes that the engine turned out not to run.
+        cache: packed weights from earlier calls with the same ranges.
+        force: a layer that becomes int8 even where nothing around it is.
 
     Raises:
         InputError: a layer saw no data, or data that never changed.
     """
     placer = _Placer(work, ranges, settings, plan(work, keep, refused), cache if cache is not None else {})
-    placer.refused = frozenset(refused)
+    placer.refused, placer.force = frozenset(refused), force
     return placer.run()
 
 
@@ -95,24 +87,36 @@ class _Placer:
         self.q, self.aten = torch.ops.quantized, torch.ops.aten
         self.work, self.ranges, self.settings, self.plan, self.cache = work, ranges, settings, made, cache
         self.values = Constants(work)
-        self.done = Placed(why=dict(made.why))
+        self.made = Made()
+        self.why = dict(made.why)
         self.int8: dict[Node, tuple[Node, QParams]] = {}  # what an int8 operator made, by the float value
         self.entered: dict[Node, tuple[Node, QParams]] = {}  # float values that were quantized to be read
+        self.finished: set[Node] = set()
         self.refused: frozenset[str] = frozenset()
+        self.force: str | None = None
 
-    def run(self) -> Placed:
+    def run(self) -> Made:
         units = {n: u for n, u in self.plan.units.items() if self._usable(u)}
-        wants = wanted(self.work, units)
+        kept, wants = settle(self.work, units)
         for node in list(self.work.graph.nodes):
             unit = units.get(node)
+            if unit is not None and node not in kept and unit.name != self.force:
+                unit = None
             if unit is not None and unit.shape is not None:
                 self._layer(unit)
-            elif unit is not None and unit.tail in wants and all(i in self.int8 for i in unit.inputs):
+            elif unit is not None and self._between(unit, wants):
                 self._operator(unit)
             elif self._through(node, wants):
                 self._pass(node)
         self._leave()
-        return self.done
+        for node, unit in self.plan.candidates.items():
+            if unit.name in self.why and node not in self.finished:
+                self.made.float32(unit.name, unit.op, unit.bytes, self.why[unit.name])
+        return self.made
+
+    def _between(self, unit: Unit, wants: set[Node]) -> bool:
+        """Whether int8 goes in and is asked for behind; else two conversions would be all that is gained."""
+        return unit.name == self.force or (unit.tail in wants and all(i in self.int8 for i in unit.inputs))
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
@@ -120,14 +124,14 @@ class _Placer:
         made = self.ranges[unit.tail.name]
         read = [self.ranges[i.name] for i in unit.inputs]
         if not all(r.finite for r in (made, *read)):
-            self.done.why[unit.name] = "some of its values are infinite or not a number"
+            self.why[unit.name] = "some of its values are infinite or not a number"
             return False
         if unit.shape is None:
             return not made.constant and made.seen > 0
         if not made.seen or any(not r.seen or r.constant for r in read):
             raise _untouched(unit, bool(made.seen))
         if made.constant:
-            self.done.why[unit.name] = "its output never changed on the calibration data"
+            self.why[unit.name] = "its output never changed on the calibration data"
             return False
         return True
 
@@ -137,13 +141,13 @@ class _Placer:
         arguments: Any = unit.node.args
         shape = unit.shape or _pack.Geometry(0)
         given, made = self._given(unit.inputs[0]), self._made(unit)
-        key = (unit.node.name, given, self.settings.per_channel)
+        key = (unit.node.name, given, made)  # the engine's object belongs to these scales
         if key not in self.cache:
             weight, bias = self.values.get(arguments[1]), self._bias(arguments)
             self.cache[key] = _pack.pack(weight, bias, shape, given, made, self.settings.per_channel)  # type: ignore[arg-type]
         packed = self.cache[key]
         if packed.why:
-            self.done.why[unit.name] = packed.why
+            self.why[unit.name] = packed.why
         if packed.value is None:
             return
         x, _ = self._enter(unit.inputs[0])
@@ -156,7 +160,7 @@ class _Placer:
     def _operator(self, unit: Unit) -> None:
         made = self._made(unit)
         out = (made.scale, made.zero_point)
-        inputs = [self.int8[i][0] for i in unit.inputs]
+        inputs = [self._enter(i)[0] for i in unit.inputs]
         arguments: Any = unit.node.args
         targets: dict[str, tuple[Any, tuple[Any, ...]]] = {
             "add": (self.q.add_relu.default if unit.relu else self.q.add.default, (*inputs, *out)),
@@ -165,16 +169,25 @@ class _Placer:
             "hardswish": (self.q.hardswish.default, (*inputs, *out)),
             "leaky_relu": (self.q.leaky_relu.default, (*inputs, *(arguments[1:] or (0.01,)), False, *out)),
         }
+        behind = unit.tail
+        if unit.op == "silu":  # no kernel of its own: x × sigmoid(x)
+            behind = self.work.insert(unit.tail, self.aten.sigmoid.default, (inputs[0],))
+            behind.meta["from"] = unit.node.name
+            targets["silu"] = (self.q.mul.default, (inputs[0], behind, *out))
+        if unit.op == "batch_norm":
+            kernel = self.q.batch_norm2d_relu.default if unit.relu else self.q.batch_norm2d.default
+            targets["batch_norm"] = (kernel, (*inputs, *arguments[1:5], arguments[7], *out))
         target, args = targets.get(unit.op) or (unit.node.target, tuple(inputs))
-        self._made_by(unit, target, args, made)
+        self._made_by(unit, target, args, made, behind)
 
-    def _made_by(self, unit: Unit, target: Any, args: tuple[Any, ...], made: QParams) -> None:
-        node = self.work.insert(unit.tail, target, args)
+    def _made_by(
+        self, unit: Unit, target: Any, args: tuple[Any, ...], made: QParams, behind: Node | None = None
+    ) -> None:
+        node = self.work.insert(behind or unit.tail, target, args)
         node.meta["from"] = unit.node.name
         self.int8[unit.tail] = (node, made)
-        self.done.units.setdefault(unit.name, unit)
-        self.done.nodes.setdefault(unit.name, node.name)
-        self.done.tails.setdefault(unit.name, unit.tail.name)
+        self.finished.add(unit.node)
+        self.made.int8(unit.name, unit.op, unit.bytes, self.why.get(unit.name), node.name, unit.tail.name)
 
     def _made(self, unit: Unit) -> QParams:
         if unit.op in FIXED:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.quantize._fx._graph import Work, is_float, module_path, op_name
 from edgesdk.quantize._fx._normal import Constants
 from edgesdk.quantize._fx._pack import Geometry, geometry
+from edgesdk.quantize._fx._report import KEPT
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -17,7 +18,7 @@ CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d", "conv_transpose1d", "con
 # Answer in range [0, 1) or [-1, 1) whatever comes in; QNNPACK knows only these parameters (scale, zero point).
 FIXED = {"sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (1 / 128, 128)}
 _PAIRS = frozenset({"add", "mul"})
-_SINGLE = frozenset({"hardswish", "leaky_relu", *FIXED})
+_SINGLE = frozenset({"hardswish", "leaky_relu", "silu", *FIXED})
 # Quantized tensors go through these as they are: results are among the inputs, or between two of them.
 _KEEPS = frozenset({
     "relu", "relu6", "hardtanh", "clamp", "clamp_min", "max_pool1d", "max_pool2d", "flatten", "reshape", "permute",
@@ -57,12 +58,16 @@ class Unit:
 
 @dataclass(frozen=True)
 class Plan:
-    """Attributes:
-    units: by their operator's node.
-    why: for each layer that stays float, the reason.
+    """What is to become int8.
+
+    Attributes:
+        units: by their operator's node.
+        candidates: the same and those that must stay float.
+        why: for each layer that stays float, the reason.
     """
 
     units: Mapping[Node, Unit]
+    candidates: Mapping[Node, Unit]
     why: Mapping[str, str]
 
 
@@ -83,6 +88,7 @@ def plan(work: Work, keep: Collection[str] = (), refused: Collection[str] = ()) 
     """
     values = Constants(work)
     units: dict[Node, Unit] = {}
+    candidates: dict[Node, Unit] = {}
     why: dict[str, str] = {}
     for node in work.graph.nodes:
         if node.op != "call_function":
@@ -91,21 +97,25 @@ def plan(work: Work, keep: Collection[str] = (), refused: Collection[str] = ()) 
         if found is None:
             continue
         name = name_of(node)
+        blank = Unit(name, op_name(node.target), node, node, (), None, node.meta.get("bytes", 0))
+        candidates[node] = blank if isinstance(found, str) else found
         if name in keep:
-            why[name] = "kept in float for the accuracy of the model"
+            why[name] = KEPT
         elif node.name in refused:
             why[name] = "QNNPACK can't run it on this input"
         elif isinstance(found, str):
             why[name] = found
         else:
             units[node] = found
-    return Plan(units, why)
+    return Plan(units, candidates, why)
 
 
 def _unit(node: Node, values: Constants) -> Unit | str | None:
     name = op_name(node.target)
     if name in CONVOLUTIONS or name == "linear":
         return _weighted(node, name, values)
+    if name == "batch_norm":
+        return _norm(node, values)
     inputs = _operands(node, name)
     if not inputs or not is_float(node) or not all(map(is_float, inputs)):
         return None
@@ -131,6 +141,17 @@ def _weighted(node: Node, name: str, values: Constants) -> Unit | str | None:
         return "its input has no batch dimension"
     tail = node if shape.transposed else _tail(node)
     return Unit(name_of(node), name, node, tail, (arguments[0],), shape, node.meta["bytes"])
+
+
+def _norm(node: Node, values: Constants) -> Unit | None:
+    """A batch norm that no convolution stands before."""
+    x, *tensors, training = node.args[:6]
+    constant = all(t is None or values.get(t) is not None for t in tensors) and tensors[2] is not None
+    if "layer" not in node.meta or training or not constant or not is_float(x) or values.get(x) is not None:
+        return None
+    if x.meta["val"].dim() != 4:  # type: ignore[union-attr]
+        return None
+    return Unit(name_of(node), "batch_norm", node, _tail(node), (x,), None, node.meta["bytes"])  # type: ignore[arg-type]
 
 
 def _operands(node: Node, name: str) -> tuple[Node, ...]:
@@ -184,7 +205,29 @@ def passes(node: Node) -> bool:
     return name in _KEEPS
 
 
-def wanted(work: Work, units: Mapping[Node, Unit]) -> set[Node]:
+def settle(work: Work, units: Mapping[Node, Unit]) -> tuple[Mapping[Node, Unit], set[Node]]:
+    """The units that will really be int8, and the values that int8 layers then read.
+
+    An operator without weights is int8 only where all its inputs are and something behind it is; each that drops out may
+    take others with it.
+    """
+    while True:
+        wants = _wanted(work, units)
+        int8: set[Node] = set()
+        left: dict[Node, Unit] = {}
+        for node in work.graph.nodes:
+            unit = units.get(node)
+            if unit is not None and (unit.shape or (unit.tail in wants and all(i in int8 for i in unit.inputs))):
+                left[node] = unit
+                int8.add(unit.tail)
+            elif passes(node) and node.args[0] in int8:
+                int8.add(node)
+        if len(left) == len(units):
+            return units, wants
+        units = left
+
+
+def _wanted(work: Work, units: Mapping[Node, Unit]) -> set[Node]:
     """Values that some int8 layer with weights reads, perhaps through operators that int8 goes through."""
     wants: set[Node] = set()
     fused = {u.tail: u for u in units.values()}
