@@ -86,7 +86,7 @@ def _few(store: Store, role: Role) -> list[Warn]:
 
 def _constant(stats: dict[str, InputStats], store: Store, role: Role) -> list[Warn]:
     found: list[Warn] = []
-    floats = [s for s in stats.values() if s.kind == "f" and s.values > s.samples]
+    floats = [s for s in stats.values() if s.kind in "fu" and s.values > s.samples]
     blank = [s for s in floats if s.blank == s.samples]
     if floats and len(blank) == len(floats):
         found.append(_useless(f"every sample is blank: all values of '{blank[0].name}' are equal in each", store, role))

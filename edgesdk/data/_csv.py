@@ -192,7 +192,14 @@ def named_path(text: str, table: Path, where: str) -> Path:
             "bad_cell", f"{where} holds {text[:40]!r}, which is neither a number nor a path.", why="It can't be a file.",
             fix="Correct the cell.",
         )  # fmt: skip
-    return table.parent / Path(text).expanduser()
+    return table.parent / text
+
+
+def is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # no file's name can be that long
+        return False
 
 
 def named_files(path: Path) -> list[Path]:
@@ -204,8 +211,8 @@ def named_files(path: Path) -> list[Path]:
                 text = cell.strip()
                 if "." not in text or len(text) > 1024 or "\0" in text or text[0] in "[{" or _number(text) is not None:
                     continue
-                file = path.parent / Path(text).expanduser()
-                if file not in found and file.is_file():
+                file = path.parent / text
+                if file not in found and is_file(file):
                     found[file] = None
     except InputError:  # reading will tell, with the line; the table's own bytes are hashed already
         return list(found)

@@ -85,7 +85,10 @@ def locate_data(text: str) -> DataSource:
     """
     if not text.strip():
         raise InputError("missing_file", "The path of the data is empty.", why="Nothing was named.", fix=_TAKES)
-    path = Path(text).expanduser()
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # "~name" of nobody
+        path = Path(text)
     try:
         if not path.exists() and not path.is_symlink():
             head, colon, member = text.rpartition(":")
@@ -211,6 +214,11 @@ def _file(path: Path) -> DataSource:
             "pickle_refused", f"{path} is a pickle (torch.save, pickle or joblib), which edgesdk doesn't open as data.",
             why="Opening a pickle runs whatever code stands in it.",
             fix="Save the arrays with numpy: np.savez('samples.npz', **{'INPUT NAME': array, 'label': numbers}).",
+        )  # fmt: skip
+    if kind == "unknown" and path.suffix.lower() in (".csv", ".tsv", ".txt"):
+        raise InputError(
+            "bad_table", f"{path} is no UTF-8 text.", why="It was saved in another encoding (Excel does that), or is damaged.",
+            fix="Save it as 'CSV UTF-8', or: iconv -f latin1 -t utf-8 OLD.csv > NEW.csv",
         )  # fmt: skip
     raise _no_data(path, {"unknown": "no kind of data that is known", "zip": "a ZIP archive"}.get(kind, kind))
 

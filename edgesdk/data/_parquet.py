@@ -11,7 +11,7 @@ import numpy as np
 
 from edgesdk.artifacts import TensorSpec
 from edgesdk.data._classes import class_numbers
-from edgesdk.data._csv import named_path
+from edgesdk.data._csv import is_file, named_path
 from edgesdk.data._facts import ModelFacts
 from edgesdk.data._files import cell_file, media_input, prepared
 from edgesdk.data._readers import Reader, Row
@@ -196,6 +196,6 @@ def _add_named(cell: Any, table: Path, found: dict[Path, None]) -> None:
     text = value.get("path") if isinstance(value, dict) else value
     if not isinstance(text, str) or "." not in text or len(text) > 1024 or "\0" in text:
         return
-    file = table.parent / Path(text).expanduser()
-    if file.is_file():
+    file = table.parent / text
+    if is_file(file):
         found[file] = None

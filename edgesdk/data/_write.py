@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgesdk.artifacts import Signature, Warn
+from edgesdk.artifacts import Warn
 from edgesdk.data._choose import choose_rows, use_order
 from edgesdk.data._facts import ModelFacts, SamplesInfo
 from edgesdk.data._locate import DataSource, locate_data, unreadable
@@ -229,17 +229,6 @@ class _Writing:
 def _class_of(label: np.ndarray | None) -> int | None:
     """The class number of a sample with one."""
     return int(label.reshape(-1)[0]) if label is not None and label.size == 1 and label.dtype.kind == "i" else None
-
-
-def bytes_per_sample(signature: Signature, sizes: int = 1) -> int:
-    """Bytes of one call with every dynamic dimension at ``sizes`` or its least, whichever is larger."""
-    total = 0
-    for spec in signature.inputs:
-        size = np.dtype("float32" if spec.dtype == "bfloat16" else spec.dtype).itemsize
-        for dim in spec.shape or ():
-            size *= dim if isinstance(dim, int) else min(dim.max, max(dim.min, sizes))
-        total += size
-    return total
 
 
 def _no_space(folder: Path, needed: int | None, free: int | None) -> InputError:

@@ -61,10 +61,16 @@ class AgreementResult:
 
 
 class Agreement:
-    """Running agreement on the first output with class scores ``[N, K]``; memory stays constant."""
+    """Running agreement on one output with class scores; memory stays constant.
 
-    def __init__(self, outputs: Sequence[TensorSpec]) -> None:
-        self.output = next((o.name for o in outputs if scores(o, 2)), None)
+    Args:
+        outputs: of the model.
+        output: name of the one to compare, ``[N, K]`` or ``[N, T, K]`` (that of a metric, say); otherwise the first
+            ``[N, K]``. Which of three dimensions are classes can't be seen from outside.
+    """
+
+    def __init__(self, outputs: Sequence[TensorSpec], output: str | None = None) -> None:
+        self.output = output or next((o.name for o in outputs if scores(o, 2)), None)
         self._rows = self._same = self._near = 0
         self._classes = 0
         self._flips: list[Flip] = []
@@ -74,8 +80,9 @@ class Agreement:
         if self.output is None:
             return
         ref, other = np.asarray(reference[self.output]), np.asarray(got[self.output])
-        if ref.ndim != 2 or ref.shape != other.shape or not ref.size:
+        if ref.ndim not in (2, 3) or ref.shape[-1] < 2 or ref.shape != other.shape or not ref.size:
             return
+        ref, other = ref.reshape(-1, ref.shape[-1]), other.reshape(-1, ref.shape[-1])
         was = ref.argmax(axis=1)
         same = within(other, was, 1)
         self._classes = ref.shape[1]

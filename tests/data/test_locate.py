@@ -69,6 +69,21 @@ def test_a_right_kind_under_a_wrong_name_is_read(tmp_path: Path) -> None:
     assert locate_data(str(tmp_path / "x.dat")).kind == "npz"
 
 
+def test_tables_in_another_encoding_say_so(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("gr\u00f6\u00dfe,label\n1,2\n".encode("latin1"))
+    error = refused(tmp_path / "a.csv")
+    assert error.code == "bad_table" and "UTF-8" in error.message and "iconv" in error.fix
+
+
+def test_cells_that_are_no_paths_harm_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"input,label\n~nobody/x.png,1\n{'long' * 200}.png,1\n")
+    assert fingerprint(str(tmp_path / "a.csv")) is not None
+    with pytest.raises(InputError) as caught:
+        written(tmp_path / "a.csv", picture_facts(), tmp_path)
+    assert caught.value.code == "missing_file" and "~nobody/x.png" in caught.value.message
+    assert refused("~nobody/data.npz").code == "missing_file"
+
+
 def test_checkpoints_and_python_files_are_told_apart(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
         archive.writestr("model/data.pkl", b"\x80\x02}.")

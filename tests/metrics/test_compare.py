@@ -74,3 +74,14 @@ def test_models_without_class_scores_have_no_agreement() -> None:
     agreement = Agreement(OUTPUTS[:1])
     agreement.update({"boxes": np.zeros((1, 4, 4, 4))}, {"boxes": np.zeros((1, 4, 4, 4))}, "x")
     assert agreement.result() is None
+
+
+def test_sequences_are_compared_when_their_output_is_named() -> None:
+    outputs = (TensorSpec("logits", "float32", (N, 5, 12)),)
+    ref = np.random.default_rng(0).normal(size=(2, 5, 12)).astype(np.float32)
+    got = ref.copy()
+    got[1, 2, ref[1, 2].argmin()] = 99
+    agreement = Agreement(outputs, "logits")
+    agreement.update({"logits": ref}, {"logits": got}, "line.png")
+    found = agreement.result()
+    assert found is not None and found.rows == 10 and found.flipped == 1 and found.flips[0].where == "line.png, row 7"
