@@ -24,6 +24,8 @@ from edgesdk.runtimes import find
 Json = dict[str, Any]
 _ERROR_SAMPLES = 32
 """Calibration samples on which the noise of each layer is measured."""
+HARDLY_SMALLER = 0.9
+"""Share of the float file's size above which the user is told that nothing was gained."""
 _ARM64_SAMPLES = 64
 """Samples that the emulator runs: it is thirty to a hundred times slower than this machine."""
 
@@ -109,7 +111,9 @@ class Maker:
         else:
             lowered, verification, guarded = self._made_anew(plan, file)
             self._keep(key, lowered, verification, guarded)
-        said = remarks(plan.id, guarded.evaluation, builder.config.max_drop) if guarded else ()
+        said: tuple[Warn, ...] = ()
+        if guarded:
+            said = remarks(plan.id, guarded.evaluation, builder.config.max_drop) + _about_search(plan.id, guarded)
         return Variant(
             lowered, verification, file, caching.sha256_file(lowered.path), (*lowered.warnings, *said), guarded
         )
@@ -225,7 +229,7 @@ class Maker:
         race = self._race(variant, twin)
         config, id_ = self.builder.config, variant.lowered.id
         guarded = replace(variant.guarded or _unjudged(), race=race, float_bytes=twin.lowered.path.stat().st_size)
-        said: tuple[Warn, ...] = ()
+        said = _about_size(variant, twin)
         if race.slower:
             times = f"{race.p50:.3g} ms against {race.float_p50:.3g} ms in float32 ({race.where})"
             if config.require_faster:
@@ -282,6 +286,27 @@ def _with_choice(variant: Variant, tried: dict[str, str]) -> Variant:
     said = "; ".join(f"{id_}: {what}" for id_, what in tried.items())
     guarded = replace(variant.guarded or _unjudged(), tried=tried)
     return replace(variant, guarded=guarded, warnings=(*variant.warnings, Warn("auto_choice", said)))
+
+
+def _about_size(variant: Variant, twin: Variant) -> tuple[Warn, ...]:
+    size, full = variant.lowered.path.stat().st_size, twin.lowered.path.stat().st_size
+    if size <= HARDLY_SMALLER * full:
+        return ()
+    return (Warn(
+        "hardly_smaller", f"{variant.lowered.id} has {size / full:.0%} of the float32 file's {full} bytes: most of its weights "
+        "are not quantized. Another scheme, or float32, serves better.",
+    ),)  # fmt: skip
+
+
+def _about_search(id_: str, guarded: Guarded) -> tuple[Warn, ...]:
+    if not guarded.restored:
+        return ()
+    first = guarded.probes[0]
+    before = f"drop {first.drop:.2f}" if first.drop is not None else f"top-1 agreement {first.top1 or 0:.1%}"
+    return (Warn(
+        "layers_restored", f"{id_}: {len(guarded.restored)} layers are back in float so that --max-drop holds "
+        f"({', '.join(guarded.restored)}); with all of them in int8: {before}.",
+    ),)  # fmt: skip
 
 
 def _unjudged() -> Guarded:

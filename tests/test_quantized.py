@@ -1,0 +1,155 @@
+"""Quantized packages end to end: a trained net, real engines, real data. Slow: each test runs the whole pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import edgesdk
+from edgesdk.errors import GateError, InputError
+
+pytestmark = pytest.mark.slow
+CLASSES = 10
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CNN trained on scikit-learn's digits, its hostile twin, and data: ``cal.npz``, ``eval.npz``."""
+    import torch
+    from sklearn.datasets import load_digits
+
+    folder = tmp_path_factory.mktemp("lab")
+    digits = load_digits()
+    images, labels = (digits.images / 16).astype(np.float32)[:, None], digits.target
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 3, padding=1), torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(512, 64), torch.nn.ReLU(), torch.nn.Linear(64, CLASSES),
+    )  # fmt: skip
+    optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+    x, y = torch.from_numpy(images[:1200]), torch.from_numpy(labels[:1200])
+    for _ in range(12):
+        for batch in torch.randperm(1200).split(64):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(net(x[batch]), y[batch]).backward()
+            optimizer.step()
+    net.eval()
+    example = (torch.zeros(1, 1, 8, 8),)
+    torch.export.save(torch.export.export(net, example), folder / "digits.pt2")
+    with torch.no_grad():  # the same function: one channel a thousand times larger, and taken back by the next layer
+        net[2].weight[0] *= 1000
+        net[2].bias[0] *= 1000
+        net[6].weight.view(64, 32, 16)[:, 0] /= 1000
+    torch.export.save(torch.export.export(net, example), folder / "hostile.pt2")
+    np.savez(folder / "cal.npz", input=images[:200])
+    np.savez(folder / "eval.npz", input=images[1200:], label=labels[1200:])
+    return folder
+
+
+def made(lab: Path, out: Path, model: str = "digits.pt2", **options: Any) -> edgesdk.Package:
+    data = {"calibration": str(lab / "cal.npz"), "eval": str(lab / "eval.npz")}
+    return edgesdk.package(
+        lab / model, "android", output=out, **{"runtime": "onnx", "quantize": "static-int8", **data, **options}
+    )
+
+
+def codes(package: edgesdk.Package) -> set[str]:
+    return {warning["code"] for warning in package.document["warnings"]}
+
+
+def guard(variant: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = variant["details"]["guard"]
+    return found
+
+
+@pytest.mark.parametrize("runtime", ["executorch", "torchscript", "onnx"])
+def test_static_int8_is_small_right_and_measured(runtime: str, lab: Path, tmp_path: Path) -> None:
+    package = made(lab, tmp_path / "out", runtime=runtime, quantize=("static-int8", "none"))
+    small, full = package.variants
+    assert (small["quantization"], full["quantization"]) == (
+        "static-int8",
+        "none",
+    )  # exactly what was asked, in that order
+    assert small["bytes"] < 0.4 * full["bytes"]
+    assert small["metric"]["name"] == "top1" and small["metric"]["samples"] == 597
+    assert small["metric"]["original"] - small["metric"]["value"] < 1.0
+    assert small["top1_agreement"] > 0.97 and small["verified"] is True
+    assert small["latency_ms"]["p50"] > 0 and "host" in small["latency_ms"]["where"]
+    layers = {layer["name"]: layer["precision"] for layer in small["details"]["layers"] if layer["bytes"]}
+    assert len(layers) == 4 and set(layers.values()) == {"int8"}
+    with edgesdk.load(package.bundle, small["id"]) as session:  # the very bytes that ship
+        pixels, labels = (np.load(lab / "eval.npz")[name] for name in ("input", "label"))
+        found = [int(np.argmax(session.run({"input": one[None]})["output"])) for one in pixels[:100]]
+        assert np.mean(found == labels[:100]) > 0.9
+    assert edgesdk.verify(package.bundle).ok
+
+
+def test_the_same_command_gives_the_same_bytes(lab: Path, tmp_path: Path) -> None:
+    bundles = [made(lab, tmp_path / name, no_cache=True).bundle.read_bytes() for name in ("a", "b")]
+    assert bundles[0] == bundles[1]
+
+
+def test_pitfall_q_05_a_hostile_net_is_refused_without_a_limit(lab: Path, tmp_path: Path) -> None:
+    with pytest.raises(GateError) as caught:
+        made(lab, tmp_path / "out", "hostile.pt2")
+    assert caught.value.code == "accuracy_collapsed" and "--max-drop" in caught.value.fix
+    assert not (tmp_path / "out").exists()
+
+
+def test_with_a_limit_the_guilty_layers_go_back_to_float(lab: Path, tmp_path: Path) -> None:
+    package = made(lab, tmp_path / "out", "hostile.pt2", max_drop=0.5)
+    (variant,) = package.variants
+    assert variant["metric"]["original"] - variant["metric"]["value"] <= 0.5
+    assert {"layers_restored", "hardly_smaller"} <= codes(package)  # the largest layer is among them
+    floats = [
+        layer["name"] for layer in variant["details"]["layers"] if layer["precision"] == "float32" and layer["bytes"]
+    ]
+    assert sorted(guard(variant)["restored"]) == sorted(floats) and len(floats) <= 3
+    assert [probe["holds"] for probe in guard(variant)["probes"]].count(True) >= 1
+
+
+def test_what_can_not_hold_the_gate_ships_nothing(lab: Path, tmp_path: Path) -> None:
+    """Labels that only the float net's own answers match: every flip is a loss, and a limit of zero forbids it."""
+    near = np.load(lab / "eval.npz")["input"]
+    with edgesdk.load(made(lab, tmp_path / "float", quantize="none", calibration=None, eval=None).bundle) as session:
+        scores = np.concatenate([session.run({"input": one[None]})["output"] for one in near])
+    pairs = near[:-1] * 0.5 + near[1:] * 0.5
+    with edgesdk.load(tmp_path / "float" / "digits.edge") as session:
+        scores = np.concatenate([session.run({"input": one[None]})["output"] for one in pairs])
+    margin = np.diff(np.sort(scores)[:, -2:])[:, 0]
+    close = np.argsort(margin)[:60]
+    np.savez(tmp_path / "near.npz", input=pairs[close], label=scores.argmax(1)[close])
+    with pytest.raises(GateError) as caught:
+        made(lab, tmp_path / "out", eval=str(tmp_path / "near.npz"), max_drop=0.0)
+    assert caught.value.code == "gate_not_met" and not (tmp_path / "out").exists()
+
+
+def test_auto_keeps_the_smallest_that_is_good_and_tells_of_the_others(lab: Path, tmp_path: Path) -> None:
+    package = made(lab, tmp_path / "out", quantize="auto", max_drop=1.0, allow_slower=True)
+    (variant,) = package.variants
+    tried = guard(variant)["tried"]
+    assert tried[variant["id"]] == "kept" and variant["quantization"] != "none" and len(tried) >= 3
+    assert "auto_choice" in codes(package)
+    sizes = {
+        made(lab, tmp_path / scheme, quantize=scheme, max_drop=1.0).variants[0]["bytes"]
+        for scheme in ("fp16", "static-int8")
+    }
+    assert variant["bytes"] <= min(sizes)
+
+
+@pytest.mark.parametrize("scheme", ["dynamic-int8", "weight-int8"])
+def test_schemes_without_samples_need_none(scheme: str, lab: Path, tmp_path: Path) -> None:
+    (variant,) = made(lab, tmp_path / "out", quantize=scheme, calibration=None, eval=None).variants
+    assert variant["verified"] is True and guard(variant)["evaluation"]["data"] == "made up"
+    assert variant["bytes"] < 0.6 * guard(variant)["float_bytes"]
+
+
+def test_unreadable_data_leave_nothing(lab: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.npz").write_bytes((lab / "cal.npz").read_bytes()[:100])
+    with pytest.raises(InputError):
+        made(lab, tmp_path / "out", calibration=str(tmp_path / "bad.npz"))
+    assert not (tmp_path / "out").exists()
