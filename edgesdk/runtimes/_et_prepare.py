@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.artifacts import Layer, Model, Warn
+from edgesdk.artifacts import Layer, LayerError, Model, Warn
 from edgesdk.errors import UnsupportedError
 from edgesdk.runtimes._base import LowerConfig
 from edgesdk.runtimes._et_kernels import source_line
@@ -37,11 +37,7 @@ def prepare(model: Model, config: LowerConfig) -> Prepared:
         from edgesdk.runtimes._fp16 import to_half
 
         model = to_half(model)  # unless the caller did, with the values of real inputs
-    program = _program_of(model)
-    _refuse_complex(program)
-    _refuse_unbounded(program)
-    program, notes = _on_cpu(program)
-    program = _row_major(program)
+    program, notes = _checked(model)
     notes += _about_doubles(program) + _about_recurrence(program)
     if config.quantization in ("none", "fp16"):
         return Prepared(program, tuple(notes))
@@ -49,6 +45,21 @@ def prepare(model: Model, config: LowerConfig) -> Prepared:
 
     done = quantize(replace(model, program=program), config)
     return Prepared(done.program, (*notes, *done.notes), done.layers)
+
+
+def _checked(model: Model) -> tuple[ExportedProgram, list[Warn]]:
+    program = _program_of(model)
+    _refuse_complex(program)
+    _refuse_unbounded(program)
+    program, notes = _on_cpu(program)
+    return _row_major(program), notes
+
+
+def layer_errors(model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:
+    """See ``EdgeRuntime.layer_errors``: measured on the very program that ``prepare`` would quantize."""
+    from edgesdk.quantize._pt2e import layer_errors as measured
+
+    return measured(replace(model, program=_checked(model)[0]), config, samples)
 
 
 def _program_of(model: Model) -> ExportedProgram:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from edgesdk.artifacts import Lowered, Model, Signature
+from edgesdk.artifacts import LayerError, Lowered, Model, Signature
 from edgesdk.runtimes import _et_native as native
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
 from edgesdk.runtimes._et_environment import check_environment
@@ -41,6 +41,11 @@ class ExecutorchRuntime(EdgeRuntime):
         from edgesdk.runtimes._et_lower import lower
 
         return lower(model, config, out)
+
+    def layer_errors(self, model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:
+        from edgesdk.runtimes._et_prepare import layer_errors
+
+        return layer_errors(model, config, samples)
 
     def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         from edgesdk.runtimes._et_run import ExecutorchRunner

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Layer, Model, Warn
@@ -34,10 +35,11 @@ class Quantized:
 
 @dataclass(frozen=True)
 class Converted:
-    """A quantized graph before it is exported again."""
+    """A quantized graph before it is exported again; with float weights by node names when they were asked for."""
 
     module: GraphModule
     record: Annotated
+    weights: Mapping[str, Any] = field(default_factory=dict)
 
 
 def quantize(model: Model, config: LowerConfig) -> Quantized:
@@ -47,13 +49,20 @@ def quantize(model: Model, config: LowerConfig) -> Quantized:
         UnsupportedError: nothing can be quantized, or the back end has no such scheme.
         InputError: the calibration samples are missing, blank or all alike.
     """
+    made = convert(model, config)
+    islands = float_islands(made.module) if config.quantization in ("static-int8", "qat-int8") else []
+    layers = layers_of(made.record.sites, made.record.quantized, made.record.why)
+    program: Any = model.program
+    notes = (*large_float_weights(layers, weight_bytes(program)), *islands)
+    return Quantized(graphs.exported(made.module, program), layers, notes)
+
+
+def convert(model: Model, config: LowerConfig, *, keep_weights: bool = False) -> Converted:
+    """The quantized graph; see :func:`quantize`."""
     refuse_backend(config)
     if config.quantization == "dynamic-int8":
-        return _finish(model, convert_dynamic(model, config))
-    made = convert_static(model, config)
-    islands = float_islands(made.module)
-    done = _finish(model, made)
-    return replace(done, notes=(*done.notes, *islands))
+        return convert_dynamic(model, config, keep_weights=keep_weights)
+    return convert_static(model, config, keep_weights=keep_weights)
 
 
 def refuse_backend(config: LowerConfig) -> None:
@@ -76,51 +85,53 @@ def wishes_of(config: LowerConfig) -> Wishes:
     return Wishes(per_channel=per_channel, observer=observer, keep=frozenset(config.keep_float))
 
 
-def convert_static(model: Model, config: LowerConfig) -> Converted:
+def convert_static(model: Model, config: LowerConfig, *, keep_weights: bool = False) -> Converted:
     """Measure the ranges and write int8 into the graph."""
     wishes = wishes_of(config)
-    made = _convert_static(model, config, wishes)
-    return made if isinstance(made, Converted) else _second(model, config, replace(wishes, reasons=made))
+    with graphs.quiet():
+        prepared, record = _calibrated(model, config, wishes)
+        unfit = calibrate.masked(prepared, record.quantized)
+        if unfit:
+            prepared, record = _calibrated(model, config, replace(wishes, reasons=unfit))
+        calibrate.protect_biases(prepared, record.quantized)
+        return _converted(prepared, record, keep_weights)
 
 
-def _second(model: Model, config: LowerConfig, wishes: Wishes) -> Converted:
-    made = _convert_static(model, config, wishes, final=True)
-    if not isinstance(made, Converted):
-        raise TypeError("the second pass converts")
-    return made
-
-
-def _convert_static(
-    model: Model, config: LowerConfig, wishes: Wishes, *, final: bool = False
-) -> Converted | dict[str, str]:
-    """The converted graph, or the operators that turned out to be unfit, with reasons."""
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+def _calibrated(model: Model, config: LowerConfig, wishes: Wishes) -> tuple[GraphModule, Annotated]:
+    """The graph with observers that saw the samples."""
+    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
     from edgesdk.quantize import find
 
     program: Any = model.program
-    samples: Any = find(config.quantization, config.options)
-    with graphs.quiet():
-        chosen, record = quantizer(wishes)
-        module = graphs.module_of(program)
-        widen(module, wishes.keep)
-        prepared = prepare_pt2e(module, chosen)
-        if not any(site.weight is not None for site in record.quantized):
-            raise nothing_quantized(
-                config.quantization, record.sites, record.why, "--quantize weight-int8 or dynamic-int8"
-            )
-        calibrate.observe(prepared, model, calibrate.opened(config.calibration).first(samples.samples))
-        calibrate.check_observers(prepared, record.quantized)
-        unfit = {} if final else calibrate.masked(prepared, record.quantized)
-        if unfit:
-            return unfit
-        calibrate.protect_biases(prepared, record.quantized)
-        return Converted(convert_pt2e(prepared), record)
+    scheme: Any = find(config.quantization, config.options)
+    chosen, record = quantizer(wishes)
+    module = graphs.module_of(program)
+    widen(module, wishes.keep)
+    prepared: Any = prepare_pt2e(module, chosen)
+    if not any(site.weight is not None for site in record.quantized):
+        raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize weight-int8 or dynamic-int8")
+    calibrate.observe(prepared, model, calibrate.opened(config.calibration).first(scheme.samples))
+    calibrate.check_observers(prepared, record.quantized)
+    return prepared, record
 
 
-def convert_dynamic(model: Model, config: LowerConfig) -> Converted:
+def _converted(prepared: GraphModule, record: Annotated, keep_weights: bool) -> Converted:
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
+    weights = _float_weights(prepared, record) if keep_weights else {}
+    return Converted(convert_pt2e(prepared), record, weights)
+
+
+def _float_weights(prepared: GraphModule, record: Annotated) -> dict[str, Any]:
+    """The weights that the observers of the quantized layers look at."""
+    values = calibrate.fixed_values(prepared)
+    return {s.node.name: values[s.node.args[1]] for s in record.quantized if s.weight is not None}  # type: ignore[index]
+
+
+def convert_dynamic(model: Model, config: LowerConfig, *, keep_weights: bool = False) -> Converted:
     """int8 weights in linear layers; their inputs are quantized when they arrive. Recurrent layers become linear ones."""
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
     program = unrolled(model.program)
     with graphs.quiet():
@@ -128,10 +139,10 @@ def convert_dynamic(model: Model, config: LowerConfig) -> Converted:
         prepared = prepare_pt2e(graphs.module_of(program), chosen)
         if not record.quantized:
             raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize static-int8")
-        calibrate.show_weights(prepared)
-        module = convert_pt2e(prepared)
-        _own_chains(module)
-    return Converted(module, record)
+        calibrate.fixed_values(prepared)  # the observers of weights see them, without a run
+        made = _converted(prepared, record, keep_weights)
+        _own_chains(made.module)
+    return made
 
 
 def unrolled(program: Any) -> Any:
@@ -153,14 +164,6 @@ def _own_chains(module: GraphModule) -> None:
     from executorch.backends.transforms.duplicate_dynamic_quant_chain import DuplicateDynamicQuantChainPass
 
     DuplicateDynamicQuantChainPass().call(module)
-
-
-def _finish(model: Model, made: Converted) -> Quantized:
-    program: Any = model.program
-    record = made.record
-    layers = layers_of(record.sites, record.quantized, record.why)
-    notes = large_float_weights(layers, weight_bytes(program))
-    return Quantized(graphs.exported(made.module, program), layers, tuple(notes))
 
 
 def weight_bytes(program: ExportedProgram) -> int:

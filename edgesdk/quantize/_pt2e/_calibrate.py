@@ -60,8 +60,8 @@ def reset(module: GraphModule, state: dict[str, Any]) -> None:
         graphs.attribute(module, name).copy_(value)
 
 
-def show_weights(prepared: GraphModule) -> None:
-    """Let the observers of weights see them, without a run of the model."""
+def fixed_values(prepared: GraphModule) -> dict[Node, Any]:
+    """Values of all nodes that follow from weights alone; computing them shows the weights to their observers."""
     import torch
 
     values: dict[Node, Any] = {}
@@ -74,6 +74,7 @@ def show_weights(prepared: GraphModule) -> None:
                 called: Any = prepared.get_submodule(str(node.target)) if node.op == "call_module" else node.target
                 if node.op in ("call_module", "call_function"):
                     values[node] = called(*args, **kwargs)
+    return values
 
 
 def check_observers(prepared: GraphModule, sites: list[Site]) -> None:

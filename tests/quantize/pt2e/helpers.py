@@ -19,6 +19,7 @@ from tests.runtimes.executorch_nets import RUNTIME, flat, model_of
 
 def store(folder: Path, feeds: Sequence[dict[str, np.ndarray]], labels: Sequence[Any] | None = None) -> Path:
     """Write samples; the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     with StoreWriter(folder) as writer:
         for i, feed in enumerate(feeds):
             writer.append(Sample(feed, None if labels is None else np.asarray(labels[i]), f"sample {i}"))
