@@ -12,7 +12,7 @@ Times under emulation say nothing about a device, so none are returned.
 from __future__ import annotations
 
 from edgesdk.emulated._host import HostCpu, host_cpu
-from edgesdk.emulated._place import CPU, RUNTIMES, missing
+from edgesdk.emulated._place import CPU, CPUS, RUNTIMES, missing
 from edgesdk.emulated._run import EmulatedRunner, describe, load, run
 
-__all__ = ["CPU", "RUNTIMES", "EmulatedRunner", "HostCpu", "describe", "host_cpu", "load", "missing", "run"]
+__all__ = ["CPU", "CPUS", "RUNTIMES", "EmulatedRunner", "HostCpu", "describe", "host_cpu", "load", "missing", "run"]

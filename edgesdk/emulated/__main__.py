@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from edgesdk.emulated import _place as place
 from edgesdk.emulated import describe
 from edgesdk.emulated._install import install
-from edgesdk.errors import EdgeError
+from edgesdk.errors import EdgeError, InputError
 
 
 def main(words: Sequence[str]) -> int:
@@ -21,6 +21,9 @@ def main(words: Sequence[str]) -> int:
     except EdgeError as error:
         _say(f"emulated: {error.message}\n  why: {error.why}\n  fix: {error.fix}")
         return error.exit
+    except OSError as error:  # a full disk, a folder that can't be written to: the user's files, as in the command line
+        _say(f"emulated: {error.filename or 'The cache'} can't be written: {error.strerror or error}.")
+        return InputError.exit
     return 0
 
 

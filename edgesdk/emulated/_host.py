@@ -60,10 +60,10 @@ def _hides(machine: str, flags: tuple[str, ...]) -> str | None:
     if machine in ("aarch64", "arm64"):
         return None
     if machine in ("x86_64", "AMD64") and not flags:
-        return "Checked on an x86 CPU whose features are not known: phones round int8 otherwise, and it may saturate u8×s8 sums."
+        return "Checked on an x86 CPU whose features are not known: phones round int8 otherwise, and it may saturate int8 products."
     if machine in ("x86_64", "AMD64") and not _VNNI & set(flags):
         return (
-            "Checked on an x86 CPU without VNNI: its u8×s8 products saturate at 16 bits, so ONNX Runtime's int8 looks worse "
-            "here than on a phone."
+            "Checked on an x86 CPU without VNNI: ONNX Runtime's int8 products saturate there at 16 bits, so its files look "
+            "worse here than on a phone."
         )
     return "Checked with x86 kernels, which round int8 otherwise than a phone's: single values may differ by a step."

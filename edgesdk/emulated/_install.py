@@ -15,6 +15,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from edgesdk.cache import locked, root
 from edgesdk.emulated import _place as place
@@ -96,8 +97,23 @@ def _lacking(build: bool) -> list[str]:
 
 def _apt(command: Sequence[str]) -> bool:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(command, stdout=sys.stderr, env=environment, timeout=_TOOL_S, check=False)
-    return done.returncode == 0
+    return _call(command, _TOOL_S, stdout=sys.stderr, stderr=None, env=environment).returncode == 0
+
+
+def _call(command: Sequence[str], limit: float, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a tool; its output is kept unless ``more`` says otherwise.
+
+    Raises:
+        MissingToolError: it can't be started, or hangs.
+    """
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+    try:
+        return subprocess.run(command, text=True, errors="replace", timeout=limit, check=False, **streams)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise MissingToolError(
+            "tool_failed", f"{Path(command[0]).name} did not do its part of the set-up.", why=f"{exc}"[:300],
+            fix=f"Run '{place.COMMAND}' again; what was done so far is kept.",
+        ) from exc  # fmt: skip
 
 
 # -- an engine --------------------------------------------------------------------------------------------------------
@@ -116,7 +132,8 @@ def _make(runtime: str, say: Say) -> None:
         _libraries(raw, made, work)
         say(f"building the runner of {runtime}")
         _build(made, raw, work)
-        _system_files(work / "root")
+        for cpu in place.CPUS:
+            _system_files(work / "root" / cpu, cpu)
         files = {path.name: path.stat().st_size for path in sorted(work.iterdir()) if path.is_file()}
         document = {"package": made.package, "version": place.version(runtime), "files": files}
         place.stamp(work).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -131,7 +148,7 @@ def _download(package: str, version: str, into: Path) -> Path:
         "--only-binary=:all:", "--implementation=cp", f"--python-version={sys.version_info[0]}.{sys.version_info[1]}",
         *(f"--platform={name}" for name in _PLATFORMS), "--dest", str(into), f"{package}=={version}",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_S, check=False)
+    done = _call(command, _DOWNLOAD_S)
     wheels = sorted(into.glob("*.whl"))
     if done.returncode == 0 and wheels:
         return wheels[0]
@@ -175,7 +192,7 @@ def _libraries(raw: Path, made: place.Engine, work: Path) -> None:
 def _soname(library: Path) -> str | None:
     """The name under which the loader looks for it."""
     tool = COMPILER.replace("g++", "readelf")
-    done = subprocess.run([tool, "-d", str(library)], capture_output=True, text=True, timeout=_TOOL_S, check=False)
+    done = _call([tool, "-d", str(library)], _TOOL_S)
     for line in done.stdout.splitlines():
         if "(SONAME)" in line:
             return line.partition("[")[2].rstrip("]").rpartition("/")[2]
@@ -191,7 +208,7 @@ def _build(made: place.Engine, raw: Path, work: Path) -> None:
         COMPILER, "-std=c++17", "-O1", *made.flags, *(f"-I{path}" for path in include), str(place.NATIVE / made.source),
         "-o", str(work / "runner"), "-Wl,--no-as-needed", *libraries, "-Wl,-rpath,$ORIGIN",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_S, check=False)
+    done = _call(command, _TOOL_S)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-1:]
         raise MissingToolError(
@@ -201,11 +218,11 @@ def _build(made: place.Engine, raw: Path, work: Path) -> None:
         )  # fmt: skip
 
 
-def _system_files(folder: Path) -> None:
+def _system_files(folder: Path, cpu: str) -> None:
     """What the guest sees instead of the host's: its C library and its processor's files."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "lib").symlink_to(place.SYSROOT / "lib")
-    for name, text in place.SYSTEM.items():
+    for name, text in place.system_files(cpu).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -20,6 +20,33 @@ CPU = "cortex-a76"
 most phones in use (Cortex-A75/A76/A77/A78, X1: 2018 to 2021, and the little cores since); newer ones add i8mm, whose integer
 products are exact as well, so only the sums of floats can come out in another order."""
 
+
+@dataclass(frozen=True)
+class Cpu:
+    """A processor that can be emulated.
+
+    Attributes:
+        model: what ``-cpu`` of qemu takes.
+        part: Arm's number for it (arch/arm64/include/asm/cputype.h); the engines choose kernels by it.
+        features: as Linux lists them in /proc/cpuinfo.
+    """
+
+    model: str
+    part: str
+    features: str
+
+
+_V8 = "fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid"
+_V82 = f"{_V8} atomics fphp asimdhp asimdrdm lrcpc dcpop asimddp"
+CPUS: Mapping[str, Cpu] = {
+    "cortex-a53": Cpu(
+        "cortex-a53", "0xd03", _V8
+    ),  # the oldest that 64-bit phones have, and the cheapest ones until 2020
+    CPU: Cpu("cortex-a76", "0xd0b", _V82),
+    # qemu 7.2 knows no Cortex-X2 (2022): all that it can, without the matrix unit, with vectors of 128 bits as X2 has them.
+    "cortex-x2": Cpu("max,sme=off,sve128=on", "0xd48", f"{_V82} sve sve2 i8mm bf16"),
+}
+
 SYSROOT = Path("/usr/aarch64-linux-gnu")  # where Debian, Ubuntu and Arch put the arm64 C library
 NATIVE = Path(__file__).parent / "native"
 COMMAND = "python -m edgesdk.emulated"
@@ -28,14 +55,9 @@ _STAMP = "setup.json"
 
 # What the emulated system says of its processor, by path. cpuinfo, the library by which the engines choose their kernels,
 # reads these files; the host's would describe an x86, from which it makes no sense (ONNX Runtime 1.32 crashes on them).
-# 0x41 and 0xd0b are Arm and Cortex-A76 (arch/arm64/include/asm/cputype.h); caches are those of a Snapdragon 855's big core.
+# 0x41 is Arm; caches and clock are those of a Snapdragon 855's big core.
 _CPU_FOLDER = "sys/devices/system/cpu"
-SYSTEM: Mapping[str, str] = {
-    "proc/cpuinfo": (
-        "processor\t: 0\nBogoMIPS\t: 38.40\n"
-        "Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp\n"
-        "CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x1\nCPU part\t: 0xd0b\nCPU revision\t: 0\n\n"
-    ),
+_TOPOLOGY = {
     **{f"{_CPU_FOLDER}/{name}": "0\n" for name in ("possible", "present", "online", "kernel_max")},
     f"{_CPU_FOLDER}/cpu0/topology/physical_package_id": "0\n",
     f"{_CPU_FOLDER}/cpu0/topology/cluster_cpus_list": "0\n",
@@ -46,6 +68,27 @@ SYSTEM: Mapping[str, str] = {
     f"{_CPU_FOLDER}/cpu0/cpufreq/cpuinfo_max_freq": "2840000\n",
     f"{_CPU_FOLDER}/cpu0/cpufreq/cpuinfo_min_freq": "825000\n",
 }
+
+
+def system_files(cpu: str) -> Mapping[str, str]:
+    """What a system with one such processor says of it, by path."""
+    told = (
+        f"processor\t: 0\nBogoMIPS\t: 38.40\nFeatures\t: {CPUS[cpu].features}\nCPU implementer\t: 0x41\n"
+        f"CPU architecture: 8\nCPU variant\t: 0x1\nCPU part\t: {CPUS[cpu].part}\nCPU revision\t: 0\n\n"
+    )
+    return {"proc/cpuinfo": told, **_TOPOLOGY}
+
+
+def processor(cpu: str) -> Cpu:
+    """
+    Raises:
+        UsageError: it isn't one that can be emulated.
+    """
+    if cpu not in CPUS:
+        raise UsageError(
+            "no_such_cpu", f"The processor '{cpu}' can't be emulated.", why=nearest(cpu, CPUS), fix=f"Take '{CPU}'."
+        )
+    return CPUS[cpu]
 
 
 @dataclass(frozen=True)
@@ -108,14 +151,14 @@ def version(runtime: str) -> str | None:
 def recipe(runtime: str) -> str:
     """Hash of everything of ours that shapes the runner: an older one isn't taken."""
     made = engine(runtime)
-    digest = hashlib.sha256(repr((made, sorted(SYSTEM.items()), str(SYSROOT))).encode())
+    digest = hashlib.sha256(repr((made, CPUS, _TOPOLOGY, str(SYSROOT))).encode())
     for name in ("wire.h", made.source):
         digest.update((NATIVE / name).read_bytes())
     return digest.hexdigest()[:16]
 
 
 def folder(runtime: str) -> Path:
-    """Of the runner, its libraries and ``root``, the emulated system's files."""
+    """Of the runner, its libraries and ``root/CPU``, the emulated system's files."""
     return root().absolute() / "emulated" / f"{runtime}-{version(runtime)}-{recipe(runtime)}"
 
 

@@ -34,15 +34,17 @@ class Process:
             subject: what the messages call it: the file's name.
 
         Raises:
+            UsageError: there is no such processor.
             MissingToolError: something of the emulated phone isn't there.
             DeviceError: it can't be started.
         """
+        model = place.processor(cpu).model
         place.needed(runtime)
         self._subject, self._runtime = subject, runtime
         self._log: Any = tempfile.TemporaryFile()  # a pipe that nobody empties would stop the runner  # noqa: SIM115
         self._scratch = tempfile.TemporaryDirectory(prefix="edgesdk-emulated-", ignore_cleanup_errors=True)
         home = place.folder(runtime)
-        command = [str(place.qemu()), "-L", str(home / "root"), "-cpu", cpu, str(home / "runner"), *words]
+        command = [str(place.qemu()), "-L", str(home / "root" / cpu), "-cpu", model, str(home / "runner"), *words]
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=self._scratch.name,

@@ -34,7 +34,7 @@ _LACKS = re.compile(
 class EmulatedRunner(Runner):
     """A file loaded on emulated arm64. Not thread-safe; callers check names, dtypes and shapes first.
 
-    Each call may take ``timeout_s`` seconds. After a crash or a timeout the next call starts a new process.
+    Each call may take ``timeout_s`` seconds, or all until ``deadline`` (of time.monotonic) when it is set. After a crash or a timeout the next call starts a new process.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class EmulatedRunner(Runner):
             )
         self._runtime, self._path, self._signature, self._cpu = runtime, path, signature, cpu
         self.timeout_s = timeout_s
+        self.deadline: float | None = None
         self._used = self._closed = False
         self._process: Process | None = None
         self.greeting: Greeting = self._start()
@@ -118,7 +119,8 @@ class EmulatedRunner(Runner):
                 "emulation_closed", f"{self._path.name} was closed.", why="close() was called.", fix="Load it again."
             )
         try:
-            with process.until(time.monotonic() + self.timeout_s, self.timeout_s):
+            deadline = time.monotonic() + self.timeout_s if self.deadline is None else self.deadline
+            with process.until(deadline, self.timeout_s):
                 if pieces is not None:
                     process.send(pieces)
                 if process.read(1) == b"O":
@@ -190,8 +192,8 @@ def run(
     deadline = time.monotonic() + timeout_s
     found = []
     with EmulatedRunner(runtime, path, signature, timeout_s=timeout_s) as runner:
+        runner.deadline = deadline
         for feed in feeds:
-            runner.timeout_s = max(deadline - time.monotonic(), 0.0)
             runner.reset()
             found.append(dict(zip(names, runner.run(bind(feed)), strict=True)))
     return found
@@ -269,12 +271,21 @@ def _not_loaded(path: Path, said: str) -> EdgeError:
         )  # fmt: skip
     return InputError(
         "bad_model_file", f"{path.name} can't be loaded on emulated arm64.",
-        why=f"It is damaged, cut short, or of another kind: {said[-400:]}", fix="Lower the model again.",
+        why=f"It is damaged, cut short, or of another kind: {_in_words(said[-400:])}", fix="Lower the model again.",
     )  # fmt: skip
+
+
+def _in_words(said: str) -> str:
+    """ExecuTorch answers with a number."""
+    from edgesdk.runtimes._et_native import CODE, ERROR_WORDS
+
+    found = CODE.search(said)
+    words = ERROR_WORDS.get(int(found[1], 16)) if found else None
+    return f"{words} ({said})" if words else said
 
 
 def _not_run(path: Path, said: str) -> InputError:
     return InputError(
-        "run_failed", f"{path.name} did not run on this input on emulated arm64.", why=f"The engine says: {said[:400]}",
+        "run_failed", f"{path.name} did not run on this input on emulated arm64.", why=f"The engine reports {_in_words(said[:400])}.",
         fix="Give shapes and dtypes as the signature says (edgesdk inspect).",
     )  # fmt: skip

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from edgesdk.errors import UnsupportedError
+
 # ScalarType of runtime/core/portable_type/scalar_type.h (executorch 1.5.1), as NumPy calls it.
 _DTYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64", 9: "complex64",
@@ -72,7 +74,13 @@ def answer(read: Read) -> list[np.ndarray]:
 
 
 def _tensor(read: Read) -> np.ndarray:
-    dtype = _DTYPES[_number(read, "<B")]
+    code = _number(read, "<B")
+    dtype = _DTYPES.get(code)
+    if dtype is None:
+        raise UnsupportedError(
+            "unsupported_dtype", f"An output has the dtype {code} of ExecuTorch's ScalarType, which NumPy doesn't hold.",
+            why="It is a quantized or packed type inside.", fix="End the model with a dequantization, or a cast.",
+        )  # fmt: skip
     rank = _number(read, "<B")
     shape = struct.unpack(f"<{rank}q", read(8 * rank))
     data = bytearray(read(_number(read, "<Q")))

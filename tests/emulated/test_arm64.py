@@ -19,8 +19,8 @@ from torch import nn
 
 from edgesdk import emulated
 from edgesdk.artifacts import Dim, Signature, TensorSpec
-from edgesdk.emulated import EmulatedRunner
-from edgesdk.errors import DeviceError, InputError, UnsupportedError
+from edgesdk.emulated import EmulatedRunner, _place
+from edgesdk.errors import DeviceError, InputError, UnsupportedError, UsageError
 from edgesdk.runtimes import LowerConfig, Runner, find
 from tests.runtimes import graphs
 from tests.runtimes.executorch_nets import build
@@ -276,7 +276,10 @@ def test_pitfall_q_22_the_processor_and_its_features_are_recorded() -> None:
     assert "asimddp" in facts["features"] and "i8mm" not in facts["features"] and "sve" not in facts["features"]
     assert facts["emulator"].startswith("qemu-aarch64 ") and facts["emulator"][13].isdigit()
     assert set(facts["libraries"]) == set(RUNTIMES) and facts["host"]["machine"]
-    assert {"i8mm", "sve"} <= set(emulated.describe("max")["features"])
+    assert emulated.describe("cortex-a53")["features"] == ["asimd"]
+    assert {"asimddp", "i8mm", "sve2"} <= set(emulated.describe("cortex-x2")["features"])
+    with pytest.raises(UsageError, match="'i486' can't be emulated"):
+        emulated.describe("i486")
 
 
 def test_no_torch_is_imported(picture: Picture) -> None:
@@ -407,10 +410,11 @@ def test_a_crash_is_told_and_the_next_call_works(picture: Picture) -> None:
         assert np.array_equal(arm.run([x])[0], before)
 
 
-def test_what_qemu_says_is_handed_on(picture: Picture) -> None:
+def test_what_qemu_says_is_handed_on(picture: Picture, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime, _, _, path, signature = picture
+    monkeypatch.setattr(_place, "processor", lambda name: _place.Cpu("nonsense-x1", "", ""))
     with pytest.raises(DeviceError) as refused:
-        EmulatedRunner(runtime, path, signature, cpu="nonsense-x1")
+        emulated.load(runtime, path, signature)
     assert refused.value.exit == 7 and "nonsense-x1" in refused.value.why
 
 

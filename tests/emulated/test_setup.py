@@ -184,7 +184,7 @@ def test_errors_are_of_ours(bare: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("machine", "flags", "hides"),
     [
-        ("x86_64", "fpu sse4_1 avx avx2 fma", "saturate at 16 bits"),
+        ("x86_64", "fpu sse4_1 avx avx2 fma", "saturate there at 16 bits"),
         ("x86_64", "sse4_1 avx2 fma avx_vnni", "differ by a step"),
         ("x86_64", "avx2 avx512f avx512bw avx512_vnni", "differ by a step"),
         ("x86_64", "", "not known"),
