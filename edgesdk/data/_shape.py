@@ -90,6 +90,8 @@ class Shaper:
         for spec in self._signature.inputs:
             if spec.name in first.bare:
                 feed[spec.name] = np.stack([part.arrays[spec.name] for part in parts])
+                if spec.shape is not None and not fits(feed[spec.name].shape, spec.shape):
+                    raise misfit(feed[spec.name].shape, spec, first.where)
             else:
                 feed[spec.name] = first.arrays[spec.name]
                 if len(parts) > 1 and any(not np.array_equal(feed[spec.name], p.arrays[spec.name]) for p in parts):
@@ -134,10 +136,9 @@ class Shaper:
 
 def batch_size(signature: Signature) -> int:
     """How many rows make one call: 1, or what the first dimension demands at least."""
-    for spec in signature.inputs:
-        if spec.shape and len(spec.shape) > 1:
-            return least(spec.shape[0])
-    return 1
+    shapes = [spec.shape for spec in signature.inputs if spec.shape]
+    first = next((shape for shape in shapes if len(shape) > 1), shapes[0] if shapes else (1,))
+    return least(first[0])
 
 
 def least(size: Size) -> int:
