@@ -62,6 +62,7 @@ class VariantView:
     head: str
     tail: str
     snr_db: float | None
+    drop: float | None
     exact: bool
     ran: bool
     outputs: tuple[Output, ...]
@@ -149,6 +150,7 @@ def _variant(variant: Mapping[str, Any], original: int | None) -> VariantView:
     real = judged if _judged.on_real_data(judged) and judged.get("outputs") else {}
     shown = {**variant, "outputs": real["outputs"]} if real else variant
     snr = _words.worst_snr(shown)
+    score = _judged.score(judged)
     tone, head, tail = _judged.verdict(variant) or (_tone(variant, snr), *_words.fidelity(shown))
     leftovers: Mapping[str, int] = details.get("leftovers") or {}
     rate = variant.get("top1_agreement")
@@ -164,6 +166,7 @@ def _variant(variant: Mapping[str, Any], original: int | None) -> VariantView:
         head=head,
         tail=tail,
         snr_db=snr,
+        drop=score.drop if score else None,
         exact=variant.get("verified") is True and _words.worst_error(shown) == 0,
         ran=variant.get("verified") != "not_run",
         outputs=tuple(_output(o) for o in shown.get("outputs") or ()),
@@ -289,13 +292,18 @@ def _verdict(variants: Sequence[VariantView]) -> tuple[Tone, str]:
     return "good", "Ready to ship"
 
 
+def _merit(v: VariantView) -> tuple[int, float, float]:
+    """How good a file is: by its tone, then by its metric where there is one, then by its noise."""
+    return ("bad", "warn", "good").index(v.tone), -(v.drop or 0.0), 1e9 if v.snr_db is None else v.snr_db
+
+
 def _sentence(variants: Sequence[VariantView], original: int | None) -> str:
     if not variants:
         return ""
     files = "One file was made" if len(variants) == 1 else f"{len(variants)} files were made"
     told = [f"{files} and compared with the original model." if any(v.ran for v in variants) else f"{files}."]
     ran = [v for v in variants if v.ran]
-    worst = min(ran, key=lambda v: 1e9 if v.snr_db is None else v.snr_db, default=None)
+    worst = min(ran, key=_merit, default=None)
     if worst is not None:
         where = "" if len(variants) == 1 or worst.tone == "good" else f" (the weakest, {worst.id})"
         told.append(f"{worst.head[0].upper()}{worst.head[1:]}{where}: {worst.tail}.")
@@ -316,12 +324,12 @@ def _tiles(found: Document, variants: Sequence[VariantView], original: int | Non
         )
     ran = [v for v in variants if v.ran and v.outputs]
     if ran:
-        worst = min(ran, key=lambda v: 1e9 if v.snr_db is None else v.snr_db)
+        worst = min(ran, key=_merit)
         value = "exact" if worst.snr_db is None else _words.decibels(worst.snr_db)
         tiles.append(Fact("Fidelity", value, worst.head))
-    scores = [score for v in found.get("variants") or () if (score := _judged.score(_judged.evaluation(v)))]
-    if scores:
-        lowest = max(scores, key=lambda score: score.drop)
+    scores = [_judged.score(_judged.evaluation(v)) for v in found.get("variants") or ()]
+    lowest = max((score for score in scores if score), key=lambda score: score.drop, default=None)
+    if lowest:
         tiles.append(Fact(lowest.title, lowest.value, f"the original has {lowest.original}"))
     shares = [v.delegated for v in variants if v.delegated is not None]
     if shares:

@@ -75,9 +75,12 @@ class StepRow:
 
 @dataclass(frozen=True)
 class FlipRow:
+    """A changed prediction; ``margin`` is how far the original's best score was ahead of its second, "" if not known."""
+
     where: str
     was: str
     became: str
+    margin: str
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,10 @@ class QuantizedView:
     places_words: str
     stages: tuple[StageRow, ...]
     tried: tuple[tuple[str, str, bool], ...]
+
+    @property
+    def has_margin(self) -> bool:
+        return any(flip.margin for flip in self.flips)
 
     @property
     def has_alone(self) -> bool:
@@ -309,14 +316,17 @@ def _loss(probe: Json) -> float | None:
 
 
 def _flip(flip: Json) -> FlipRow:
-    return FlipRow(*(str(flip.get(key, "")) for key in ("where", "was", "became")))
+    margin = number(flip.get("margin"))
+    told = "" if margin is None else _words.number(margin)
+    return FlipRow(str(flip.get("where", "")), str(flip.get("was", "")), str(flip.get("became", "")), told)
 
 
 def _flips_words(found: Json) -> str:
     count, shown = int(number(found.get("flipped")) or 0), len(found.get("flips") or ())
     if not count:
         return ""
-    words = f"{count:,} of {int(number(found.get('samples')) or 0):,} samples changed their best class"
+    of = int(number(found.get("rows")) or number(found.get("samples")) or 0)
+    words = f"{count:,} of {of:,} predictions changed their best class"
     return f"{words}; the first {shown} are shown." if shown < count else f"{words}."
 
 

@@ -58,8 +58,8 @@ def details(id_: str, q: QuantizedView) -> list[str]:
     lines += _section("Layers left in float", _layers(q.floats), q.floats_more)
     lines += _section("Layers quantized in another way", _layers(q.altered), q.altered_more)
     lines += _section("Here and on arm64", _places(q), q.places_words)
-    flips = [(text(f.where), text(f.was), text(f.became)) for f in q.flips]
-    lines += _section("Changed predictions", table(("Sample", "Was", "Became"), flips), q.flips_words)
+    flips = [(text(f.where), text(f.was), text(f.became), f.margin or "–") for f in q.flips]
+    lines += _section("Changed predictions", table(("Sample", "Was", "Became", "Lead it had"), flips), q.flips_words)
     tried = [(code(name), text(what)) for name, what, _ in q.tried]
     return [*lines, *_section("What auto tried", table(("Candidate", "Outcome"), tried))]
 
