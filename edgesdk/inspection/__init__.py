@@ -82,7 +82,7 @@ def _of_model(model: Model) -> Inspection:
     if model.script is not None:
         script = read_script(model.script)
         runtimes = answers.refused(reason) if reason else answers.of_script(script.operators, ())
-        runtimes["torchscript"] = answers.of_script({}, ())["torchscript"]
+        runtimes["torchscript"] = answers.SCRIPT_ITSELF
         return Inspection(
             form, signature.inputs, signature.outputs, script.parameters, None, script.operators, runtimes, details
         )

@@ -20,6 +20,10 @@ _SUCCESSOR = "PyTorch Mobile, which runs it, is no longer developed; ExecuTorch 
 _COMPLEX = "Split complex numbers into real and imaginary parts in the model."
 
 
+SCRIPT_ITSELF = Answer("yes", f"The module is taken as it is, without a graph of torch.export. {_SUCCESSOR}")
+"""For TorchScript whose sizes are known, in its own runtime."""
+
+
 def with_missing(answers: Mapping[str, Answer]) -> Answers:
     """The same, but a runtime whose libraries are absent says how to get them."""
     from edgesdk.runtimes import runtimes
@@ -108,7 +112,10 @@ def of_script(operators: Mapping[str, int], inputs: Sequence[TensorSpec]) -> Ans
     option = " ".join(f"--input '{_option(spec)}'" for spec in inputs)
     flow = sorted({"prim.If", "prim.Loop"} & set(operators))
     why = "It is converted to an exported program first, and TorchScript doesn't say the sizes of its inputs."
-    converted = Answer("partly", why, f"Give them, with your numbers for SIZES: {option}")
+    converted = Answer("partly", why, f"Say the sizes, with your numbers for SIZES: {option}")
+    itself = (
+        f"It is taken as it is, and checked at the sizes of its inputs, which TorchScript doesn't say. {_SUCCESSOR}"
+    )
     if flow:
         branches = " and ".join({"prim.If": "branches", "prim.Loop": "loops"}[name] for name in flow)
         converted = replace(
@@ -118,7 +125,7 @@ def of_script(operators: Mapping[str, int], inputs: Sequence[TensorSpec]) -> Ans
     executorch = (
         Answer("no", f"ExecuTorch has no kernel for {_some(missing)}.", _replacement(missing)) if missing else converted
     )
-    return {"executorch": executorch, "torchscript": replace(converted, why=_SUCCESSOR), "onnx": converted}
+    return {"executorch": executorch, "torchscript": replace(converted, why=itself), "onnx": converted}
 
 
 def _option(spec: TensorSpec) -> str:

@@ -54,6 +54,7 @@ class Android(Target):
             "facts": found,
             "build": _build(found),
             "asset": asset,
+            "folder": f"{at.artifact}-android",
             "namespace": f"{GROUP}.{_names.java_identifier(found.name)}",
             "at": at,
             "min_sdk": MIN_SDK,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,9 @@ class Ios(Target):
             "asset": asset,
             "stem": asset.rpartition(".")[0],
             "link": _link(found),
+            "program": _program(found, emission.bundle, asset),
+            "tensors": _tensors(found),
+            "answer": _answer(emission),
         }
         package = folder / "ios" / module
         write(package / "Package.swift", render("ios/Package.swift.j2", **values))
@@ -57,7 +61,60 @@ class Ios(Target):
         resources = sources / "Resources"
         resources.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(emission.bundle, resources / asset)
+        if values["program"]:
+            _extract(emission.bundle, str(found.executorch_file), resources / str(values["program"]))
         write(folder / "README.md", render("ios/README.md.j2", **values))
+
+
+def _program(found: Facts, bundle: Path, asset: str) -> str | None:
+    """Name of the resource that ExecuTorch's own API can open: the program of the first ExecuTorch variant."""
+    if not found.executorch_file:
+        return None
+    with zipfile.ZipFile(bundle) as archive:
+        return f"{asset.rpartition('.')[0]}.pte" if found.executorch_file in archive.namelist() else None
+
+
+def _extract(bundle: Path, name: str, path: Path) -> None:
+    with zipfile.ZipFile(bundle) as archive, archive.open(name) as source, path.open("wb") as target:
+        shutil.copyfileobj(source, target)
+
+
+# The types that conform to `Scalar` in executorch's ExecuTorch+Tensor.swift. There is none for half precision.
+_SCALARS: Mapping[str, str] = {
+    "float32": "Float", "float64": "Double", "int64": "Int64", "int32": "Int32", "int16": "Int16", "int8": "Int8",
+    "uint8": "UInt8", "uint16": "UInt16", "bool": "Bool",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """One input in Swift: the element type, a zero of it, and a size that the model takes."""
+
+    type: str
+    zero: str
+    shape: tuple[int, ...]
+
+    @property
+    def count(self) -> str:
+        return " * ".join(map(str, self.shape))
+
+
+def _tensors(found: Facts) -> tuple[_Tensor, ...]:
+    """The inputs at their least sizes; empty when one can't be written in Swift (half precision, no dimension)."""
+    made = []
+    for spec in found.inputs:
+        shape = tuple(int(str(d).partition("..")[0]) for d in spec.get("shape") or ())
+        kind = _SCALARS.get(str(spec.get("dtype")))
+        if kind is None or not shape:
+            return ()
+        made.append(_Tensor(kind, "false" if kind == "Bool" else "0", shape))
+    return tuple(made)
+
+
+def _answer(emission: Emission) -> str:
+    """The element type of the first output in Swift."""
+    outputs = (emission.document.get("signature") or {}).get("outputs") or [{}]
+    return _SCALARS.get(str(outputs[0].get("dtype")), "Float")
 
 
 def _link(found: Facts) -> _Link:
@@ -76,8 +133,9 @@ def _link(found: Facts) -> _Link:
         products.append(("onnxruntime", "onnxruntime-swift-package-manager"))
     libraries = (["c++"] if products else []) + (["sqlite3"] if "coreml" in found.backends else [])
     return _Link(
-        # executorch's own package asks for iOS 17 and macOS 12, ONNX Runtime's for less.
-        platforms=(".iOS(.v17)", ".macOS(.v12)") if executorch else (".iOS(.v15)", ".macOS(.v12)"),
+        # executorch's package asks for iOS 17 and, in its newer releases, macOS 14 (docs/source/using-executorch-ios.md);
+        # SwiftPM refuses a package that declares less than its dependency. ONNX Runtime's asks for less.
+        platforms=(".iOS(.v17)", ".macOS(.v14)") if executorch else (".iOS(.v15)", ".macOS(.v12)"),
         packages=tuple(packages),
         products=tuple(products),
         frameworks=tuple(sorted(frameworks)),

@@ -126,6 +126,28 @@ def test_torchscript_with_its_input_is_seen_through(folder: Path) -> None:
     assert status(doc)["executorch"] == "yes"
 
 
+def test_torchscript_that_has_no_graph_is_still_taken_by_its_own_runtime(tmp_path: Path) -> None:
+    """A loop whose end depends on data: no graph, but TorchScript's own runtime takes the module as it is."""
+
+    class Halves(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            while bool(x.abs().max() > 1):
+                x = x / 2
+            return x
+
+    torch.jit.save(torch.jit.script(Halves()), tmp_path / "halves.pt")
+    doc = inspect(tmp_path / "halves.pt", ImportOptions((parse_input("x=float32[1,4]"),))).to_json()
+    assert doc["runtimes"]["executorch"]["status"] == "no"
+    assert doc["runtimes"]["torchscript"] == {
+        "status": "yes", "fix": None,
+        "why": "The module is taken as it is, without a graph of torch.export. PyTorch Mobile, which runs it, is no longer "
+        "developed; ExecuTorch is its successor.",
+    }  # fmt: skip
+    unsized = inspect(tmp_path / "halves.pt").to_json()["runtimes"]["torchscript"]
+    assert unsized["status"] == "partly" and "taken as it is" in unsized["why"]
+    assert unsized["fix"].startswith("Say the sizes") and "--input 'x=float32[SIZES]'" in unsized["fix"]
+
+
 def test_torchscript_lite(folder: Path) -> None:
     doc = checked(inspect(folder / "lite.bin"))
     assert doc["format"] == "torchscript_lite" and doc["inputs"] == [] and doc["parameters"] is None

@@ -227,3 +227,50 @@ def test_maven_resolves_the_aar_from_the_repository(emit: Emit, tmp_path: Path) 
     assert "is invalid" not in ran.stdout
     (got,) = (tmp_path / "m2/dev/edgesdk").rglob("*.aar")
     assert got.read_bytes() == aar_of(folder).read_bytes()
+
+
+def test_the_repositorys_address_is_below_the_place_that_the_readme_says_to_copy_to(emit: Emit) -> None:
+    readme = (emit("android", name="my net", file="my net.edge") / "README.md").read_text()
+    (place,) = re.findall(r"root of your Gradle project as `(.+?)`", readme)
+    assert f'uri("{place}/android/maven")' in readme
+    assert "minSdk = 24" in readme  # the AAR's own floor: Gradle refuses an app that says less
+
+
+STUBS = {
+    "android/content/Context.java": """package android.content;
+public class Context {
+    public java.io.File getCacheDir() { return null; }
+    public Assets getAssets() { return null; }
+    public interface Assets { java.io.InputStream open(String name); }
+}""",
+    "org/pytorch/executorch/Module.java": """package org.pytorch.executorch;
+public class Module {
+    public static Module load(String path) { return null; }
+    public EValue[] forward(EValue... inputs) { return null; }
+}""",
+    "org/pytorch/executorch/EValue.java": """package org.pytorch.executorch;
+public class EValue { public static EValue from(Tensor tensor) { return null; } }""",
+    "org/pytorch/executorch/Tensor.java": """package org.pytorch.executorch;
+public class Tensor { public static Tensor fromBlob(float[] data, long[] shape) { return null; } }""",
+}
+
+
+@pytest.mark.slow
+def test_the_lines_for_today_are_java_with_every_import(emit: Emit, tmp_path: Path) -> None:
+    """javac, with the signatures that the snippet uses in place of Android and ExecuTorch."""
+    one = variant()
+    readme = (emit("android", one, entries={one["file"]: b"pte"}) / "README.md").read_text()
+    (snippet,) = re.findall(r"```java\n(.*?)```", readme.split("<details>")[1], re.DOTALL)
+    imports = [line for line in snippet.splitlines() if line.startswith("import ")]
+    body = snippet.split("\n\n", 1)[1]
+    head = (
+        "public class App { Object run(android.content.Context context, float[] data, long[] shape) throws Exception {"
+    )
+    (tmp_path / "App.java").write_text("\n".join([*imports, head, body, "return outputs; } }"]))
+    for name, text in STUBS.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    files = ["App.java", *STUBS]
+    ran = subprocess.run(["javac", "-d", "out", *files], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

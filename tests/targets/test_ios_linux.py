@@ -119,3 +119,31 @@ def test_no_name_becomes_markup_in_a_readme(emit: Emit, target: str, name: str) 
     assert len(re.findall(r"^# ", readme, re.MULTILINE)) == 1
     assert len(re.findall(r"^```", readme, re.MULTILINE)) % 2 == 0
     assert "<b>" not in readme
+
+
+PTE = b"an ExecuTorch program"
+
+
+def test_executorchs_own_api_finds_the_program_beside_the_bundle(emit: Emit) -> None:
+    """Until EdgeSDK exists for Swift this is the way to run the model, so file, manifest, accessor and README agree."""
+    one = variant()
+    folder = emit("ios", one, entries={one["file"]: PTE})
+    package, readme = package_of(folder), (folder / "README.md").read_text()
+    resources = re.findall(r'\.copy\("(.+?)"\)', package.read_text())
+    assert resources == ["Resources/net.edge", "Resources/net.pte"]
+    sources = package.parent / "Sources/net"
+    assert (sources / "Resources/net.pte").read_bytes() == PTE
+    assert 'withExtension: "pte"' in (sources / "net.swift").read_text()
+    snippet = re.findall(r"```swift\n(.*?)```", readme, re.DOTALL)[1]
+    assert "import ExecuTorch\nimport net\n" in snippet
+    assert "Module(filePath: NetModel.program!.path)" in snippet
+    assert "Tensor<Float>([Float](repeating: 0, count: 1 * 3 * 224 * 224), shape: [1, 3, 224, 224])" in snippet
+    assert "not compiled here" in readme
+
+
+def test_without_an_executorch_program_nothing_is_said_about_one(emit: Emit) -> None:
+    folder = emit("ios", variant("onnx", None))
+    assert "import ExecuTorch" not in (folder / "README.md").read_text()
+    assert ".pte" not in package_of(folder).read_text()
+    legacy = (emit("ios", variant("torchscript", None)) / "README.md").read_text()
+    assert "its engines are complete" not in legacy and "add it to the app's `Podfile`" in legacy
