@@ -147,13 +147,15 @@ def _range(stats: InputStats, spec: TensorSpec, facts: ModelFacts, store: Store,
 
 def _prepared_by_spec(spec: TensorSpec, facts: ModelFacts) -> bool:
     known = facts.preprocess
-    return known is not None and known.kind == "image" and known.input in (spec.name, None)
+    return known is not None and known.input in (spec.name, None)
 
 
 def _against_spec(stats: InputStats, spec: TensorSpec, facts: ModelFacts) -> str | None:
     """What the data's range says when the model's own preprocessing would make another one."""
-    from edgesdk.preprocess import ImageSpec
+    from edgesdk.preprocess import AudioSpec, ImageSpec
 
+    if isinstance(facts.preprocess, AudioSpec):
+        return _against_sound(stats, facts.preprocess.normalize)
     if not isinstance(facts.preprocess, ImageSpec):
         return None
     table = facts.preprocess.table()
@@ -172,6 +174,19 @@ def _against_spec(stats: InputStats, spec: TensorSpec, facts: ModelFacts) -> str
         return f"{wanted}. They look like pixels scaled to 0…1 that were never normalised with mean and std."
     if stats.high - stats.low < 0.05 * width and stats.samples > 1:
         return f"{wanted}, twenty times as wide. They were scaled down once too often, or hardly vary."
+    return None
+
+
+def _against_sound(stats: InputStats, normalize: str) -> str | None:
+    if normalize == "standard":
+        far = not 0.5 <= stats.std <= 2 or abs(stats.mean) > 0.5
+        return (
+            f"they have mean {stats.mean:.2g} and deviation {stats.std:.2g}, the model's preprocessing makes 0 and 1."
+            if far
+            else None
+        )
+    if max(abs(stats.low), abs(stats.high)) > 1.5:
+        return "the model's preprocessing makes -1…1. They look like integer samples: divide 16-bit ones by 32768."
     return None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from edgesdk.artifacts import Dim, Size, TensorSpec, Warn
 from edgesdk.data._facts import ModelFacts
+from edgesdk.data._outputs import scores
 from edgesdk.data._store import Sample, Store
 from edgesdk.errors import InputError
 
@@ -43,38 +44,12 @@ def check_labels(store: Store, facts: ModelFacts, role: str) -> list[Warn]:
     return found
 
 
-def class_output(outputs: Sequence[TensorSpec]) -> TensorSpec | None:
-    """The output with class scores ``[N, K]``, K above 1."""
-    for spec in outputs:
-        if (
-            spec.shape is not None
-            and len(spec.shape) == 2
-            and spec.shape[1] != 1
-            and spec.dtype.startswith(("float", "bfloat"))
-        ):
-            return spec
-    return None
-
-
-def map_output(outputs: Sequence[TensorSpec]) -> TensorSpec | None:
-    """The output with class scores of every pixel ``[N, K, H, W]``, K above 1."""
-    for spec in outputs:
-        if (
-            spec.shape is not None
-            and len(spec.shape) == 4
-            and spec.shape[1] != 1
-            and spec.dtype.startswith(("float", "bfloat"))
-        ):
-            return spec
-    return None
-
-
 def _count(size: Size) -> int | None:
     return None if isinstance(size, Dim) else size
 
 
 def _check_classes(store: Store, labelled: list[int], facts: ModelFacts, option: str) -> list[Warn]:
-    output = class_output(facts.signature.outputs)
+    output = next((o for o in facts.signature.outputs if scores(o, 2)), None)
     classes = _count(output.shape[1]) if output is not None and output.shape else None
     seen: Counter[int] = Counter()
     where: dict[int, str] = {}
@@ -107,7 +82,7 @@ def _out_of_range(low: int, high: int, classes: int, where: dict[int, str]) -> I
 
 def _check_maps(store: Store, labelled: list[int], outputs: Sequence[TensorSpec]) -> None:
     """Class numbers of pixels ``[N, H, W]``."""
-    output = map_output(outputs)
+    output = next((o for o in outputs if scores(o, 4)), None)
     if output is None or output.shape is None:
         _check_values(store, labelled, outputs)
         return

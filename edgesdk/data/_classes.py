@@ -9,6 +9,7 @@ import numpy as np
 
 from edgesdk.artifacts import Warn
 from edgesdk.data._facts import ModelFacts
+from edgesdk.data._outputs import scores
 from edgesdk.errors import InputError, nearest
 
 _NUMBER = re.compile(r"\d{1,9}")
@@ -81,7 +82,11 @@ def class_numbers(values: np.ndarray, facts: ModelFacts, where: str) -> np.ndarr
             why="A label is a class number counted from 0, or a quantity.", fix="Save them as int64 or float32.",
         )  # fmt: skip
     whole = np.isfinite(values).all() and bool((values == np.round(values)).all())
-    return values.astype(np.int64) if whole and _gives_scores(facts) else values.astype(np.float32)
+    return (
+        values.astype(np.int64)
+        if whole and any(scores(o, 2) for o in facts.signature.outputs)
+        else values.astype(np.float32)
+    )
 
 
 def _as_floats(words: list[str]) -> np.ndarray | None:
@@ -89,9 +94,3 @@ def _as_floats(words: list[str]) -> np.ndarray | None:
         return np.asarray([float(word) for word in words])
     except ValueError:
         return None
-
-
-def _gives_scores(facts: ModelFacts) -> bool:
-    """Some output is ``[N, K]`` with K above 1."""
-    shapes = [s.shape for s in facts.signature.outputs if s.dtype.startswith(("float", "bfloat"))]
-    return any(s is not None and len(s) == 2 and s[1] != 1 for s in shapes)

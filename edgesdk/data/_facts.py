@@ -47,7 +47,7 @@ class SamplesInfo:
         available: rows that the data hold; None when only reading to the end would tell.
         bytes: of the store on disk.
         warnings: what the user should know.
-        fingerprint: sha256 over the samples as they were written, labels included; equal data give equal fingerprints.
+        fingerprint: sha256 over the samples and their order, labels included; equal data give equal fingerprints.
     """
 
     count: int

@@ -140,7 +140,9 @@ class _Writing:
                     break
             shaper.finish()
             if balanced and not self._facts.stateful:
-                writer.reorder(use_order(self._numbers, seed=seed))
+                order = use_order(self._numbers, seed=seed)
+                writer.reorder(order)
+                self._hash.update(repr(order).encode())
             writer.note({"from_bytes": sorted(shaper.from_bytes), "kind": self._source.kind})
         self._warn(shaper, limit, len(self._numbers))
         classes = Counter(number for number in self._numbers if number is not None)

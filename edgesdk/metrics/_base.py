@@ -121,13 +121,3 @@ def one_hot(label: np.ndarray) -> bool:
         and bool(((label == 0) | (label == 1)).all())
         and bool((label.sum(axis=1) == 1).all())
     )
-
-
-def scores(output: TensorSpec, rank: int) -> bool:
-    """Float scores of at least two classes in dimension 1."""
-    return (
-        output.shape is not None
-        and len(output.shape) == rank
-        and output.shape[1] != 1
-        and output.dtype.startswith(("float", "bfloat"))
-    )

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from edgesdk.artifacts import OutputFidelity, TensorSpec
+from edgesdk.data._outputs import scores
 from edgesdk.fidelity import _reals, _snr_db
-from edgesdk.metrics._base import Outputs, scores
+from edgesdk.metrics._base import Outputs
 from edgesdk.metrics._topk import within
 
 MAX_FLIPS = 20

@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from edgesdk.artifacts import TensorSpec
-from edgesdk.metrics._base import Metric, Outputs, mismatch, one_hot, scores
+from edgesdk.data._outputs import scores
+from edgesdk.metrics._base import Metric, Outputs, mismatch, one_hot
 
 _IGNORED = (-1, -100)  # no class (torch's ignore_index)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -77,7 +78,7 @@ class UserMetric(Metric):
         return self.fresh()
 
     def update(self, outputs: Outputs, label: np.ndarray, where: str = "") -> None:
-        with self._running():
+        with contextlib.redirect_stdout(sys.stderr):
             made = self._object
             if made is not None and hasattr(made, "update") and hasattr(made, "compute"):
                 self._guarded(lambda: made.update(dict(outputs), label), where)
@@ -91,7 +92,7 @@ class UserMetric(Metric):
             return float("nan")
         made = self._object
         if made is not None and hasattr(made, "compute"):
-            with self._running():
+            with contextlib.redirect_stdout(sys.stderr):
                 return self._number(self._guarded(made.compute, ""), "")
         return self._sum / self.count
 
@@ -113,6 +114,7 @@ class UserMetric(Metric):
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:
+        """For loading and making; later calls find the folder still importable, at the end of ``sys.path``."""
         from edgesdk.importing._user_code import environment
 
         with environment(self._file):

@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from edgesdk.artifacts import TensorSpec
-from edgesdk.metrics._base import Metric, Outputs, mismatch, scores
+from edgesdk.data._outputs import scores
+from edgesdk.metrics._base import Metric, Outputs, mismatch
 
 MAX_CLASSES = 4096
 _IGNORED = (255, -1, -100)  # pixels without a class: VOC and Cityscapes, torch's ignore_index

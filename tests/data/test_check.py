@@ -9,8 +9,9 @@ import pytest
 from PIL import Image
 
 from edgesdk.artifacts import Dim, TensorSpec
-from edgesdk.data import Sample, Store, StoreWriter, check_samples, compare_samples
+from edgesdk.data import ModelFacts, Sample, Store, StoreWriter, check_samples, compare_samples
 from edgesdk.errors import InputError
+from edgesdk.preprocess import AudioSpec
 
 from .helpers import (
     GREY,
@@ -18,6 +19,7 @@ from .helpers import (
     REGRESS,
     RGB,
     SEGMENT,
+    SOUND,
     STD,
     TEXT,
     codes,
@@ -27,6 +29,7 @@ from .helpers import (
     picture_facts,
     signature,
     smooth,
+    sound_facts,
     written,
 )  # fmt: skip
 
@@ -203,6 +206,17 @@ def test_a_range_that_the_preprocessing_doesn_t_make(tmp_path: Path, how, x, say
     assert codes(path, picture_facts(**how), tmp_path) == ["suspicious_range"]
     said = messages(path, picture_facts(**how), tmp_path)
     assert says in said and str(path) in said
+
+
+def test_sounds_in_another_range_than_the_preprocessing_makes(tmp_path: Path) -> None:
+    wave = np.sin(np.arange(800) / np.random.default_rng(0).uniform(3, 40, (40, 1))).astype(np.float32)
+    assert codes(npz(tmp_path, wave=wave), sound_facts(), tmp_path) == []
+    path = npz(tmp_path, wave=np.round(wave * 20000))
+    assert codes(path, sound_facts(), tmp_path) == ["suspicious_range"]
+    assert "divide 16-bit ones by 32768" in messages(path, sound_facts(), tmp_path)
+    standard = ModelFacts(sound_facts().signature, AudioSpec(samples=800, normalize="standard").bind(SOUND.inputs))
+    assert codes(npz(tmp_path, wave=wave * 0.01), standard, tmp_path) == ["suspicious_range"]
+    assert codes(npz(tmp_path, wave=wave * 1.4), standard, tmp_path) == []
 
 
 def test_bytes_for_a_float_input(tmp_path: Path) -> None:
