@@ -18,9 +18,9 @@ from edgesdk.errors import DeviceError
 
 _SAID_BYTES = 4000
 # Lines that say nothing: chatter of the libraries about the machine, and qemu's about a signal, which is told in words.
-_CHATTER = re.compile(
-    r"^\[?(cpuinfo_utils\.cpp|threadpool\.cpp)|^(Warning|Error) in cpuinfo|onnxruntime cpuid_info warning"
-)
+# Lines that say nothing wrong: ExecuTorch's of the levels debug and info, and guesses about the processor.
+_CHATTER = re.compile(r"^[DI] \d\d:\d\d|^(Warning|Error) in cpuinfo|onnxruntime cpuid_info warning")
+_PREFIX = re.compile(r"^[WEF] [\d:.]+ executorch:\S+ ")  # level, time and place in the source
 _SIGNAL = re.compile(r"uncaught target signal \d+ \(([^)]+)\)")
 
 
@@ -93,7 +93,8 @@ class Process:
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - _SAID_BYTES))
         lines = self._log.read().decode("utf-8", "replace").splitlines()
-        return "; ".join(dict.fromkeys(line.strip() for line in lines if line.strip() and not _CHATTER.search(line)))
+        kept = (_PREFIX.sub("", line).strip() for line in lines if not _CHATTER.search(line))
+        return "; ".join(dict.fromkeys(filter(None, kept)))
 
     @property
     def alive(self) -> bool:

@@ -130,10 +130,10 @@ class EmulatedRunner(Runner):
             self._end()
             raise
         if pieces is None:
-            said = f"{refusal} {process.said()}".strip()
+            said = "; ".join(filter(None, (_in_words(refusal), process.said())))
             self._end()
             raise _not_loaded(self._path, said)
-        raise _not_run(self._path, refusal)
+        raise _not_run(self._path, _in_words(refusal))
 
     def _checked(self, inputs: Sequence[Array]) -> list[str]:
         """dtypes on the wire. The engines compute with whatever is in memory when an input is too few or too short."""
@@ -271,7 +271,7 @@ def _not_loaded(path: Path, said: str) -> EdgeError:
         )  # fmt: skip
     return InputError(
         "bad_model_file", f"{path.name} can't be loaded on emulated arm64.",
-        why=f"It is damaged, cut short, or of another kind: {_in_words(said[-400:])}", fix="Lower the model again.",
+        why=f"It is damaged, cut short, or of another kind: {said[:500]}.", fix="Lower the model again.",
     )  # fmt: skip
 
 
@@ -281,11 +281,11 @@ def _in_words(said: str) -> str:
 
     found = CODE.search(said)
     words = ERROR_WORDS.get(int(found[1], 16)) if found else None
-    return f"{words} ({said})" if words else said
+    return f"{words} ({said})" if words else " ".join(said.split()).rstrip(".")
 
 
 def _not_run(path: Path, said: str) -> InputError:
     return InputError(
-        "run_failed", f"{path.name} did not run on this input on emulated arm64.", why=f"The engine reports {_in_words(said[:400])}.",
+        "run_failed", f"{path.name} did not run on this input on emulated arm64.", why=f"The engine reports {said[:400]}.",
         fix="Give shapes and dtypes as the signature says (edgesdk inspect).",
     )  # fmt: skip

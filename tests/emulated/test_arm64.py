@@ -188,9 +188,17 @@ def test_large_tensors_pass_the_pipe(tmp_path: Path) -> None:
 # -- int8, which is what it is for ------------------------------------------------------------------------------------
 
 
-def test_pitfall_q_22_int8_is_judged_on_arm64(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def int8(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Signature, list[np.ndarray], nn.Module]:
+    return quantized_pte(tmp_path_factory.mktemp("int8"))
+
+
+Int8 = tuple[Path, Signature, list[np.ndarray], nn.Module]
+
+
+def test_pitfall_q_22_int8_is_judged_on_arm64(int8: Int8) -> None:
     """ExecuTorch's int8 kernels of both architectures agree to a rounding step of the output."""
-    path, signature, samples, float_net = quantized_pte(tmp_path)
+    path, signature, samples, float_net = int8
     feeds = [{"x": sample} for sample in samples]
     arm = np.concatenate([a["y"] for a in emulated.run("executorch", path, signature, feeds)])
     host = find("executorch").load(path, signature, threads=1)
@@ -408,6 +416,28 @@ def test_a_crash_is_told_and_the_next_call_works(picture: Picture) -> None:
             or "signal 11" in str(crashed.value)
         )
         assert np.array_equal(arm.run([x])[0], before)
+
+
+def test_an_instruction_that_the_processor_lacks(int8: Int8, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real crash: the engine is told of a Cortex-A76 and takes its dot products, which this processor doesn't have."""
+    path, signature, samples, _ = int8
+    with monkeypatch.context() as patch:
+        patch.setattr(_place, "processor", lambda name: _place.CPUS["cortex-a53"])
+        with pytest.raises(DeviceError, match=r"int8.pte crashed on emulated arm64 \(Illegal instruction\)") as crashed:
+            emulated.run("executorch", path, signature, [{"x": samples[0]}])
+    assert crashed.value.exit == 7 and "qemu: uncaught target signal 4" in crashed.value.why
+
+
+@pytest.mark.parametrize("cpu", sorted(emulated.CPUS))
+def test_int8_is_the_same_on_every_processor(cpu: str, int8: Int8) -> None:
+    """Dot products and matrix products of integers are exact, so old and new phones agree to the bit."""
+    path, signature, samples, _ = int8
+    with (
+        EmulatedRunner("executorch", path, signature, cpu=cpu) as arm,
+        emulated.load("executorch", path, signature) as usual,
+    ):
+        for sample in samples[:4]:
+            assert np.array_equal(arm.run([sample])[0], usual.run([sample])[0])
 
 
 def test_what_qemu_says_is_handed_on(picture: Picture, monkeypatch: pytest.MonkeyPatch) -> None:
