@@ -55,6 +55,11 @@ def least_runtime(opset: int, ir_version: int) -> str:
     return max(by_opset, by_ir, key=_key)
 
 
+def newest(*versions: str) -> str:
+    """The highest of some versions; an empty one asks for nothing."""
+    return max((v for v in versions if v), key=_key)
+
+
 def check_file(name: str, opset: int, ir_version: int) -> None:
     """Refuse a user's file that the phone's ONNX Runtime wouldn't load.
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from edgesdk.artifacts import Layer, Lowered, Model, Signature, Warn
+from edgesdk.artifacts import Layer, LayerError, Lowered, Model, Signature, Warn
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 class OnnxRuntime(EdgeRuntime):
@@ -57,6 +60,17 @@ class OnnxRuntime(EdgeRuntime):
             raise
         return made
 
+    def layer_errors(self, model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:
+        """Noise by layer on the first calibration samples; both graphs run in ONNX Runtime.
+
+        Raises:
+            InputError: there are no calibration samples.
+        """
+        from edgesdk.quantize import _onnx
+
+        graph, model = _float_graph(model, config, sizes=True)
+        return _onnx.layer_errors(graph, model, config, samples)
+
     def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         from edgesdk.runtimes._onnx_run import OnnxRunner, open_session, options
 
@@ -64,23 +78,14 @@ class OnnxRuntime(EdgeRuntime):
 
 
 def _lower_onnx(model: Model, config: LowerConfig, out: Path, *, sizes: bool = True) -> Lowered:
-    from edgesdk.runtimes import _onnx_half, _onnx_source, _onnx_write
-    from edgesdk.runtimes._onnx_export import export
-    from edgesdk.runtimes._onnx_versions import check_opset, least_runtime
+    from edgesdk.runtimes import _onnx_half, _onnx_write
+    from edgesdk.runtimes._onnx_versions import DEFAULT_OPSET, least_runtime, newest
 
-    opset = check_opset(config.opset)
-    half = config.quantization == "fp16"
+    graph, model = _float_graph(model, config, sizes=sizes)
     said: tuple[Warn, ...] = ()
-    if model.onnx is not None:  # the user's own graph, not what came out of a conversion and back
-        graph = _onnx_source.read(model.onnx)
-        _onnx_source.prepare(graph, model, config.opset, model.onnx, sizes=sizes)
-    elif model.program is not None:
-        graph = export(model, model.program, opset, quick=config.rung == "full")
-        _onnx_write.strip(graph)
-    else:
-        raise model.no_program or _nothing()
-    _onnx_write.lift_weights(graph)
     layers: tuple[Layer, ...] = ()
+    least = ""
+    half = config.quantization == "fp16"
     if half and not _onnx_write.has_half(graph):
         said = (_onnx_half.store_half(graph),)
     elif config.quantization not in ("none", "fp16"):
@@ -88,9 +93,10 @@ def _lower_onnx(model: Model, config: LowerConfig, out: Path, *, sizes: bool = T
 
         quantized = _onnx.quantize(graph, model, config)
         graph, layers, said = quantized.graph, quantized.layers, quantized.warnings
+        least = quantized.least_runtime
     _onnx_write.clamp(graph)
     extra, warnings = _onnx_write.write(graph, out, config.external_data_bytes)
-    least = least_runtime(graph.opset_imports.get("", opset), graph.ir_version)
+    least = newest(least, least_runtime(graph.opset_imports.get("", DEFAULT_OPSET), graph.ir_version))
     return Lowered(
         "onnx",
         None,
@@ -102,6 +108,25 @@ def _lower_onnx(model: Model, config: LowerConfig, out: Path, *, sizes: bool = T
         extra_files=extra,
         layers=layers,
     )
+
+
+def _float_graph(model: Model, config: LowerConfig, *, sizes: bool) -> tuple[ir.Model, Model]:
+    """The graph before quantization, and the model that it was made from (fine-tuned, where the scheme asks for that)."""
+    from edgesdk.runtimes import _onnx_source, _onnx_write
+    from edgesdk.runtimes._onnx_export import export
+    from edgesdk.runtimes._onnx_versions import check_opset
+
+    opset = check_opset(config.opset)
+    if model.onnx is not None:  # the user's own graph, not what came out of a conversion and back
+        graph = _onnx_source.read(model.onnx)
+        _onnx_source.prepare(graph, model, config.opset, model.onnx, sizes=sizes)
+    elif model.program is not None:
+        graph = export(model, model.program, opset, quick=config.rung == "full")
+        _onnx_write.strip(graph)
+    else:
+        raise model.no_program or _nothing()
+    _onnx_write.lift_weights(graph)
+    return graph, model
 
 
 def _lower_ort(model: Model, config: LowerConfig, out: Path) -> Lowered:

@@ -1,26 +1,32 @@
 """The schemes of quantization for ONNX Runtime, as edits of an ONNX graph.
 
-Talks to ONNX Runtime only through ``edgesdk.runtimes._onnx_quant``.
+Talks to ONNX Runtime only through ``edgesdk.runtimes._onnx_quant``. The calls into ``onnxruntime.quantization`` that one
+would expect aren't here: its calibrators keep what they see (pitfall Q-19), it leaves batch norms, embeddings, recurrent
+layers and branches alone, fails on a grouped transposed convolution per channel (Q-04), and lets files grow.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.artifacts import Model
+from edgesdk.artifacts import LayerError, Model
 from edgesdk.errors import InputError
 from edgesdk.quantize import find
-from edgesdk.quantize._onnx import _dynamic, _prepare, _static, _weights
+from edgesdk.quantize._onnx import _dynamic, _errors, _prepare, _static, _weights
+from edgesdk.quantize._onnx._observe import Observer
 from edgesdk.quantize._onnx._result import Quantized, nothing
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from edgesdk.data._store import Store
+    from edgesdk.data import Store
     from edgesdk.runtimes._base import LowerConfig
 
-__all__ = ["Quantized", "quantize"]
+__all__ = ["Quantized", "layer_errors", "quantize"]
+
+_STATIC = ("static-int8", "qat-int8")
 
 
 def quantize(graph: ir.Model, model: Model, config: LowerConfig) -> Quantized:
@@ -30,18 +36,48 @@ def quantize(graph: ir.Model, model: Model, config: LowerConfig) -> Quantized:
         UnsupportedError: the scheme can quantize nothing in this graph (``nothing_quantized``).
         InputError: calibration samples are missing, don't fit, or tell nothing about a layer.
     """
-    path = model.onnx or Path(f"{model.source.name}.onnx")
-    ready = _prepare.prepare(graph, path, model.program)
-    made = _carried_out(ready, config)
-    static = config.quantization in ("static-int8", "qat-int8")
+    ready = _ready(graph, model)
+    keep = frozenset(config.keep_float)
+    made = _carried_out(ready, config, keep, _ranges(ready, config, keep))
+    static = config.quantization in _STATIC
     if not any(x.precision != "float32" and x.bytes and not (static and x.why) for x in made.layers):
         raise nothing(model.source.name, config.quantization, made.layers)
     _prepare.tidy(made.graph)
     return made
 
 
-def _carried_out(graph: ir.Model, config: LowerConfig) -> Quantized:
+def layer_errors(graph: ir.Model, model: Model, config: LowerConfig, count: int) -> tuple[LayerError, ...]:
+    """Noise by layer, the noisiest first, measured on ``count`` calibration samples.
+
+    Raises:
+        InputError: there are no calibration samples.
+    """
+    ready = _ready(graph, model)
     keep = frozenset(config.keep_float)
+    store = calibration(config)
+    ranges = _ranges(ready, config, keep)
+
+    def make(left: frozenset[str]) -> Quantized:
+        return _carried_out(_prepare.copy(ready), config, left, ranges)
+
+    return _errors.layer_errors(ready, make, keep, store.first, count)
+
+
+def _ready(graph: ir.Model, model: Model) -> ir.Model:
+    return _prepare.prepare(graph, model.onnx or Path(f"{model.source.name}.onnx"), model.program)
+
+
+def _ranges(graph: ir.Model, config: LowerConfig, keep: frozenset[str]) -> Mapping[str, Observer]:
+    """What the activations of the float graph were on the calibration samples; nothing for schemes that don't ask."""
+    if config.quantization not in _STATIC:
+        return {}
+    settings: Any = find(config.quantization, config.options)
+    return _static.calibrate(graph, keep, calibration(config).first(settings.samples))
+
+
+def _carried_out(
+    graph: ir.Model, config: LowerConfig, keep: frozenset[str], ranges: Mapping[str, Observer]
+) -> Quantized:
     settings: Any = find(config.quantization, config.options)
     folded = not config.ort_format
     if config.quantization == "dynamic-int8":
@@ -50,21 +86,18 @@ def _carried_out(graph: ir.Model, config: LowerConfig) -> Quantized:
         return _weights.int8(graph, keep, folded=folded)
     if config.quantization == "weight-int4":
         return _weights.int4(graph, keep, settings.group_size)
-    return _static_int8(graph, config)
-
-
-def _static_int8(graph: ir.Model, config: LowerConfig) -> Quantized:
-    settings: Any = find(config.quantization, config.options)
-    keep = frozenset(config.keep_float)
-    store = calibration(config)
-    seen = _static.calibrate(graph, keep, store.first(settings.samples))
     return _static.quantize(
-        graph, keep, seen, observer=settings.observer, per_channel=settings.per_channel, folded=not config.ort_format
+        graph, keep, ranges, observer=settings.observer, per_channel=settings.per_channel, folded=folded
     )
 
 
 def calibration(config: LowerConfig) -> Store:
-    from edgesdk.data._store import Store
+    """The samples that came with the request.
+
+    Raises:
+        InputError: there are none.
+    """
+    from edgesdk.data import Store
 
     if config.calibration is None:
         raise InputError(

@@ -33,6 +33,7 @@ class Observer:
         self.low, self.high = np.inf, -np.inf
         self.finite = True
         self._limit = 0.0
+        self._found: Params | None = None
         self._counts: Array = np.zeros(_BINS, np.int64)
 
     @property
@@ -71,11 +72,16 @@ class Observer:
 
     def params(self, kind: str) -> Params:
         """Scale and zero point: of the extremes (``minmax``), or with the least squared error (``histogram``)."""
-        import numpy as np
-
         low, high = min(self.low, 0.0), max(self.high, 0.0)
         if kind == "minmax" or self.constant:
             return affine(low, high)
+        if self._found is None:
+            self._found = self._search(low, high)
+        return self._found
+
+    def _search(self, low: float, high: float) -> Params:
+        import numpy as np
+
         used = np.flatnonzero(self._counts)
         values = (used + 0.5) * (2 * self._limit / _BINS) - self._limit
         return _least_error(values, self._counts[used], low, high)

@@ -95,6 +95,14 @@ def tidy(model: ir.Model) -> None:
                     number += 1
 
 
+def copy(model: ir.Model) -> ir.Model:
+    """A graph that can be edited apart from the first."""
+    import onnx_ir as ir
+
+    made: ir.Model = ir.from_proto(ir.to_proto(model))
+    return made
+
+
 def _sort_initializers(model: ir.Model) -> None:
     """ONNX Runtime writes them in the order of a hash table."""
     for graph in graphs(model):

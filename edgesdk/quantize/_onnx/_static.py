@@ -37,7 +37,7 @@ def calibrate(model: ir.Model, keep: frozenset[str], samples: Iterable[Sample]) 
         InputError: a layer with weights saw nothing, or always the same number (pitfall Q-09).
     """
     made = plan(model, keep)
-    seen = observe(model, [str(v.name) for v in _measured(made)], samples)
+    seen = observe(model, [str(v.name) for v in made.tensors], samples)
     for node, layer in made.computing.items():
         if layer is None:
             continue
@@ -74,11 +74,6 @@ def quantize(
         model, layers, (*_islands(made), *float_weights(layers), *_saturation()),
         editor.places,
     )  # fmt: skip
-
-
-def _measured(made: Plan) -> list[Any]:
-    """Tensors that need a range of their own: those behind a moving node have that of its input."""
-    return [v for v in made.tensors if _origin(made, v) is v]
 
 
 def _origin(made: Plan, value: Any) -> Any:
@@ -130,6 +125,10 @@ class _Editor:
         for node, layer in self.made.computing.items():
             now = stored.get(id(outlets[node]), names[node])
             self.places[layer.name if layer else str(node.name)] = (names[node], now)
+        for other in self.made.layers:
+            if other.name in self.made.stored:
+                name = str(other.node.outputs[0].name)
+                self.places[other.name] = (name, name)
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
