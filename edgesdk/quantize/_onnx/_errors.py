@@ -1,0 +1,121 @@
+"""How much noise each layer's quantization makes: both graphs run side by side on samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from edgesdk.artifacts import Layer, LayerError
+from edgesdk.quantize._onnx._result import Quantized
+from edgesdk.runtimes._onnx_quant import Probe
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+    from edgesdk.data._store import Sample
+
+    Array = np.ndarray
+
+Make = Callable[[frozenset[str]], Quantized]
+"""Quantizes a fresh copy of the graph, with these layers left in float."""
+
+_ALONE = 64
+"""Layers that are tried one by one at most; each takes a load and some runs."""
+_ALONE_SAMPLES = 8
+_LIMIT = 300.0
+"""Decibels beyond which a ratio says nothing; float64 ends there."""
+
+
+class _Ratio:
+    """Signal and noise, summed up."""
+
+    def __init__(self) -> None:
+        self.signal = self.noise = 0.0
+
+    def add(self, wanted: Array, found: Array) -> None:
+        import numpy as np
+
+        a, b = wanted.astype(np.float64), found.astype(np.float64)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities of a mask, for one
+        self.signal += float((np.where(np.isfinite(a), a, 0) ** 2).sum())
+        self.noise += float((np.where(same, 0, b - a) ** 2).sum())
+
+    @property
+    def db(self) -> float | None:
+        """None when there is no noise at all."""
+        if self.noise == 0:
+            return None
+        if not math.isfinite(self.noise) or self.signal == 0:
+            return -_LIMIT
+        return max(-_LIMIT, min(_LIMIT, 10 * math.log10(self.signal / self.noise)))
+
+
+def layer_errors(
+    graph: ir.Model, make: Make, keep: frozenset[str], samples: Callable[[int], Iterable[Sample]], count: int
+) -> tuple[LayerError, ...]:
+    """The noisiest layer first; ties by name.
+
+    A layer inside a branch can't be watched; its place in the order is that of the model's outputs when it is quantized
+    alone.
+
+    Args:
+        samples: gives the first N samples.
+        count: samples to measure on.
+    """
+    whole = make(keep)
+    rows = {layer.name: layer for layer in whole.layers if layer.precision != "float32"}
+    watched = {name: place for name, place in whole.places.items() if name in rows}
+    noise = _along(graph, whole.graph, watched, samples(count))
+    order = sorted(rows, key=lambda name: (_rank(noise.get(name)), name))
+    alone = _alone(graph, make, whole, order[:_ALONE], samples(min(count, _ALONE_SAMPLES)))
+    made = [_error(rows[name], noise, alone) for name in order]
+    return tuple(sorted(made, key=lambda e: (_rank(e.snr_db), e.name)))
+
+
+def _error(layer: Layer, noise: Mapping[str, float | None], alone: Mapping[str, float | None]) -> LayerError:
+    found = alone.get(layer.name)
+    return LayerError(layer.name, layer.op, noise.get(layer.name, found), found)
+
+
+def _rank(snr: float | None) -> float:
+    return math.inf if snr is None else snr
+
+
+def _along(
+    before: ir.Model, after: ir.Model, places: Mapping[str, tuple[str, str]], samples: Iterable[Sample]
+) -> dict[str, float | None]:
+    """Decibels at the output of each layer."""
+    inner = {str(v.name) for node in before.graph for v in node.outputs}
+    known = {str(v.name) for node in after.graph for v in node.outputs}
+    pairs = {a: b for a, b in places.values() if a in inner and b in known}
+    ratios = {a: _Ratio() for a in pairs}
+    with Probe(before, list(pairs)) as one, Probe(after, list(pairs.values())) as two:
+        for sample in samples:
+            for (name, wanted), (_, found) in zip(one.run(sample.feed), two.run(sample.feed), strict=True):
+                ratios[name].add(wanted, found)
+    return {name: ratios[a].db for name, (a, _) in places.items() if a in ratios}
+
+
+def _alone(
+    graph: ir.Model, make: Make, whole: Quantized, names: Sequence[str], samples: Iterable[Sample]
+) -> dict[str, float | None]:
+    """Decibels at the worst of the model's outputs with one layer quantized at a time."""
+    outputs = [str(v.name) for v in graph.graph.outputs]
+    feeds = [sample.feed for sample in samples]
+    with Probe(graph, outputs) as probe:
+        wanted = [dict(probe.run(feed)) for feed in feeds]
+    everything = frozenset(layer.name for layer in whole.layers)
+    found: dict[str, float | None] = {}
+    for name in names:
+        one = make(everything - {name})
+        if not any(layer.name == name and layer.precision != "float32" for layer in one.layers):
+            continue  # an addition, say, that is int8 only between int8 layers
+        ratios = {output: _Ratio() for output in outputs}
+        with Probe(one.graph, outputs) as probe:
+            for feed, answer in zip(feeds, wanted, strict=True):
+                for output, array in probe.run(feed):
+                    ratios[output].add(answer[output], array)
+        found[name] = min((r.db for r in ratios.values()), key=_rank)
+    return found
