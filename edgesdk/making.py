@@ -24,7 +24,8 @@ Json = dict[str, Any]
 def build(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tuple[Json, Path]:
     """Import, lower, verify and bundle; the finished bundle is in ``work``."""
     config = job.config
-    size = pool_size(config.jobs, len(job.plans), _weights(job.located))
+    files = sum(max(1, len(plan.candidates)) for plan in job.plans)
+    size = pool_size(config.jobs, files, _weights(job.located))
     with Pool(size, work) as pool:
         builder = Builder(config, import_args(job), work, cache, progress, pool)
         for index in range(1, size):

@@ -200,11 +200,13 @@ class Maker:
 
     def _candidates(self, plan: VariantPlan) -> list[Variant]:
         """Everything that ``auto`` may choose from, float first; a scheme that fails is out."""
-        made = [self._once(plan.candidates[0])]
+        with ThreadPoolExecutor(max_workers=len(plan.candidates)) as threads:
+            jobs = [(one, threads.submit(self._once, one)) for one in plan.candidates]
+        made = [jobs[0][1].result()]
         tried: dict[str, str] = {}
-        for one in plan.candidates[1:]:
+        for one, job in jobs[1:]:
             try:
-                made.append(self._once(one))
+                made.append(job.result())
             except (UnsupportedError, GateError) as error:
                 tried[one.id] = error.message
         return [replace(v, guarded=replace(v.guarded or _unjudged(), tried=tried)) for v in made]

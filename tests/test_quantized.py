@@ -25,6 +25,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lab")
     digits = load_digits()
     images, labels = (digits.images / 16).astype(np.float32)[:, None], digits.target
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     net = torch.nn.Sequential(
         torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 3, padding=1), torch.nn.ReLU(),
