@@ -41,7 +41,7 @@ def check_samples(store: Store, model_facts: ModelFacts, role: Role, *, free_lab
         *_few(store, role),
         *_constant(stats, store, role),
         *(w for spec in model_facts.signature.inputs for w in _range(stats[spec.name], spec, model_facts, store, role)),
-        *_random(stats, role),
+        *_random(stats, store, role),
         *([] if free_labels else check_labels(store, model_facts, role)),
     ]
     return tuple(warnings)
@@ -95,7 +95,7 @@ def _constant(stats: dict[str, InputStats], store: Store, role: Role) -> list[Wa
     else:
         for s in floats:
             if s.blank == s.samples:
-                text = f"input '{s.name}' holds one single value in every sample; is it meant to?"
+                text = f"input '{s.name}' holds one single value in every sample ({s.first_blank} …); is it meant to?"
                 found.append(Warn("constant_input", f"{_OPTION[role]}: {text}"))
             elif s.blank:
                 text = f"{s.blank} of {s.samples} samples are blank in '{s.name}' (all values equal), the first is {s.first_blank}."
@@ -204,12 +204,12 @@ def _by_itself(stats: InputStats, spec: TensorSpec, store: Store) -> str | None:
     return None
 
 
-def _random(stats: dict[str, InputStats], role: Role) -> list[Warn]:
+def _random(stats: dict[str, InputStats], store: Store, role: Role) -> list[Warn]:
     found = []
     for s in stats.values():
         if s.neighbours is not None and abs(s.neighbours) < _NO_NEIGHBOURS and s.blank < s.samples:
             text = (
-                f"input '{s.name}' looks random: neighbouring values have nothing to do with each other (correlation "
+                f"input '{s.name}' looks random ({store[0].where} …): neighbouring values have nothing to do with each other (correlation "
                 f"{s.neighbours:.2f}). Ranges found on noise don't hold for real data; give typical inputs."
             )
             found.append(Warn("looks_random", f"{_OPTION[role]}: {text}"))

@@ -91,7 +91,7 @@ class CsvReader(Reader):
             return _list(text, columns[0], where)
         if _number(text) is not None or not text:
             return np.asarray(numbers([text], columns, where, spec.dtype)[0])
-        return cell_file(named_path(text, self._path, where), spec, self._facts)
+        return cell_file(named_path(text, self._path, where), spec, self._facts, where)
 
     def _label(self, number: int, cells: list[str], where: str) -> Any:
         if self._labels is not None:

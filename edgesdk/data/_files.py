@@ -168,7 +168,7 @@ def _too_large(file: Path, size: int) -> InputError:
     )  # fmt: skip
 
 
-def cell_file(path: Path, spec: TensorSpec, facts: ModelFacts) -> np.ndarray:
+def cell_file(path: Path, spec: TensorSpec, facts: ModelFacts, where: str) -> np.ndarray:
     """What a file that a table or dataset names gives for an input: a picture or sound through the preprocessing, an array.
 
     Raises:
@@ -180,8 +180,8 @@ def cell_file(path: Path, spec: TensorSpec, facts: ModelFacts) -> np.ndarray:
         kind = sniff(path)
     except FileNotFoundError as exc:
         raise InputError(
-            "missing_file", f"{path} doesn't exist.", why="The table names it for the input '" + spec.name + "'.",
-            fix="Paths are relative to the table's folder; correct them.",
+            "missing_file", f"{path} doesn't exist.", why=f"{where} names it for the input '{spec.name}'.",
+            fix="Paths are relative to the folder of the table or program that names them; correct them.",
         ) from exc  # fmt: skip
     except OSError as exc:
         raise unreadable(path, exc) from exc

@@ -119,7 +119,7 @@ class ParquetReader(Reader):
         if isinstance(value, bytes):
             return self._picture(value, spec, where)
         if isinstance(value, str):
-            return cell_file(named_path(value, self._path, where), spec, self._facts)
+            return cell_file(named_path(value, self._path, where), spec, self._facts, where)
         return _array(value, spec.name, where)
 
     def _picture(self, data: bytes, spec: TensorSpec, where: str) -> np.ndarray:

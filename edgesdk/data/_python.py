@@ -150,7 +150,7 @@ class PythonReader(Reader):
 
     def _array(self, value: Any, spec: TensorSpec, where: str) -> np.ndarray:
         if isinstance(value, (str, Path)):
-            return cell_file(self._file.parent / value, spec, self._facts)
+            return cell_file(self._file.parent / value, spec, self._facts, where)
         if type(value).__module__.startswith("PIL."):
             if self._facts.preprocess is not None and self._facts.preprocess.kind == "image":
                 return prepared(value, self._facts)
