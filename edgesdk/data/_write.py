@@ -192,7 +192,8 @@ class _Writing:
         now = time.monotonic()
         if now - self._told > _EVERY_S:
             self._told = now
-            self._report("reading samples", min(1.0, len(self._numbers) / expected) if expected else None)
+            count = len(self._numbers)
+            self._report(f"reading samples: {count}", min(1.0, count / expected) if expected else None)
 
     def _digest(self, sample: Sample) -> None:
         parts = [*sorted(sample.feed.items()), *([] if sample.label is None else [("\0label", sample.label)])]
@@ -203,7 +204,7 @@ class _Writing:
     def _check_space(self, needed: int) -> None:
         free = shutil.disk_usage(self._folder).free
         if needed + RESERVE > free:
-            raise _no_space(self._folder, needed, free)
+            raise _no_space(self._folder, needed, free, endless=self._reader.count is None)
 
     def _warn(self, shaper: Shaper, limit: int | None, count: int) -> None:
         where = str(self._source.path)
@@ -233,12 +234,14 @@ def _class_of(label: np.ndarray | None) -> int | None:
     return int(label.reshape(-1)[0]) if label is not None and label.size == 1 and label.dtype.kind == "i" else None
 
 
-def _no_space(folder: Path, needed: int | None, free: int | None) -> InputError:
+def _no_space(folder: Path, needed: int | None, free: int | None, *, endless: bool = False) -> InputError:
     figures = "" if needed is None or free is None else f": {_mb(needed)} are needed, {_mb(free)} are free"
     return InputError(
         "no_space", f"The samples don't fit on the disk of {folder.parent}{figures}.",
         why="They are kept there as the model takes them, so that no process holds them in memory.",
-        fix="Free some space, give fewer samples, or set TMPDIR to a larger disk.",
+        fix="Let the dataset end after some hundred samples, or free some space."
+        if endless
+        else "Free some space, give fewer samples, or set TMPDIR to a larger disk.",
         details={} if needed is None else {"needed": needed, "free": free},
     )  # fmt: skip
 

@@ -322,5 +322,5 @@ def test_progress_is_told(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", input=smooth(5, 1, 8, 8))
     told: list[tuple[str, float | None]] = []
     write_samples(str(tmp_path / "a.npz"), facts(GREY), tmp_path / "s", report=lambda text, f: told.append((text, f)))
-    assert told and told[0][0] == "reading samples" and told[0][1] == 0.2
+    assert told and told[0][0] == "reading samples: 1" and told[0][1] == 0.2
     assert len(Store(tmp_path / "s")) == 5
