@@ -110,12 +110,12 @@ def gather(store: Store, signature: Signature) -> dict[str, InputStats]:
     for sample in store:
         for spec in signature.inputs:
             array = sample.feed[spec.name]
-            kind = "f" if array.dtype.kind == "f" else array.dtype.kind
-            if kind in "fc" and not np.isfinite(array).all():
+            if array.dtype.kind in "fc" and not np.isfinite(array).all():
                 raise _non_finite(array, f"input '{spec.name}'", sample)
-            stats = found.setdefault(spec.name, InputStats(spec.name, kind, array.ndim))
-            if kind != "c":
-                stats.add(array, sample.where)
+            if array.dtype.kind == "c":  # a complex value is two
+                array = np.stack([array.real, array.imag], axis=-1)
+            stats = found.setdefault(spec.name, InputStats(spec.name, array.dtype.kind, array.ndim))
+            stats.add(array, sample.where)
         if sample.label is not None and sample.label.dtype.kind == "f" and not np.isfinite(sample.label).all():
             raise _non_finite(sample.label, "the label", sample)
     return found

@@ -108,6 +108,15 @@ def test_pitfall_q_09_an_input_that_never_varies_is_named(tmp_path: Path) -> Non
     assert "'style'" in messages(npz(tmp_path, **arrays), known, tmp_path)
 
 
+def test_complex_and_empty_inputs_are_no_fault(tmp_path: Path) -> None:
+    known = facts(signature(TensorSpec("z", "complex64", (1, 4))))
+    z = np.random.default_rng(0).normal(size=(40, 4)) * (1 + 1j)
+    assert codes(npz(tmp_path, z=z.astype(np.complex64)), known, tmp_path) == []
+    assert fault(tmp_path, known, z=np.repeat(z[:1], 40, 0).astype(np.complex64)).code == "constant_calibration"
+    empty = facts(signature(TensorSpec("x", "float32", (1, 4)), TensorSpec("past", "float32", (1, Dim(0, 8), 2))))
+    assert codes(npz(tmp_path, x=z.real, past=np.zeros((40, 0, 2))), empty, tmp_path) == []
+
+
 def test_pitfall_q_09_random_data_are_told(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for x in (rng.normal(size=(40, 3, 16, 16)), rng.random((40, 3, 16, 16))):
