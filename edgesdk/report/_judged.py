@@ -106,7 +106,7 @@ def noise(found: Json) -> str:
 
 def decibels(value: float | None) -> str:
     """With a decimal: layers of one net often lie within a few decibels."""
-    return "–" if value is None else f"{value:.1f} dB"
+    return "–" if value is None else f"{value:.1f} dB".replace("-0.0", "0.0").replace("-", "−")
 
 
 def title(name: Any) -> str:

@@ -71,6 +71,7 @@ class VariantView:
     metric: str
     latency: str
     timed: bool
+    slower: bool
     delegated: float | None
     delegation: str
     rung: str
@@ -150,7 +151,7 @@ def _variant(variant: Mapping[str, Any], original: int | None) -> VariantView:
     real = judged if _judged.on_real_data(judged) and judged.get("outputs") else {}
     shown = {**variant, "outputs": real["outputs"]} if real else variant
     snr = _words.worst_snr(shown)
-    score = _judged.score(judged)
+    score, pace = _judged.score(judged), _judged.pace(variant)
     tone, head, tail = _judged.verdict(variant) or (_tone(variant, snr), *_words.fidelity(shown))
     leftovers: Mapping[str, int] = details.get("leftovers") or {}
     rate = variant.get("top1_agreement")
@@ -174,7 +175,8 @@ def _variant(variant: Mapping[str, Any], original: int | None) -> VariantView:
         agreement=f"{_words.percent(rate)} of the samples get the same first answer" if rate is not None else "",
         metric=_metric(variant.get("metric")),
         latency=_latency(variant.get("latency_ms")),
-        timed=bool((_judged.guard(variant).get("race") or {}).get("ratio")),
+        timed=bool(pace and pace.ratio),
+        slower=bool(pace and pace.slower),
         delegated=variant.get("delegated_fraction"),
         delegation=_words.delegation(variant),
         rung=str(variant.get("rung") or ""),
@@ -310,6 +312,10 @@ def _sentence(variants: Sequence[VariantView], original: int | None) -> str:
     least = min((v for v in variants if v.bytes), key=lambda v: v.bytes or 0, default=None)
     if least is not None and least.ratio and original:
         told.append(f"{'It is' if len(variants) == 1 else 'The smallest is'} {least.ratio} ({least.size}).")
+    slow = [v.id for v in variants if v.slower]
+    if slow:
+        they = "It is" if len(variants) == 1 else f"{', '.join(slow)} {'is' if len(slow) == 1 else 'are'}"
+        told.append(f"{they} slower than float32 on the machine that built it: keep float32 unless size is the aim.")
     return " ".join(told)
 
 

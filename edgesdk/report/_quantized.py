@@ -424,7 +424,7 @@ def _facts(variant: Json, guard: Json, found: Json) -> tuple[Fact, ...]:
     told, pace = _judged.score(found), _judged.pace(variant)
     drowned = [(name, number(share)) for name, share in (found.get("lost") or {}).items()]
     known = [
-        Fact("Judged", _judged.sample_words(found).removeprefix("on "), str(found.get("where") or ""))
+        Fact("Compared on", _judged.sample_words(found).removeprefix("on "), str(found.get("where") or ""))
         if found
         else None,
         Fact(told.title, f"{told.original} → {told.value}", told.lost) if told else None,

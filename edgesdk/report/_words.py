@@ -88,7 +88,7 @@ def number(value: float | None) -> str:
 
 
 def decibels(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0f} dB"
+    return "–" if value is None else f"{value:.0f} dB".replace("-0 ", "0 ").replace("-", "−")
 
 
 def seconds(value: float | None) -> str:

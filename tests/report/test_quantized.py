@@ -81,6 +81,7 @@ def test_bars_keep_inside_their_track_and_exact_layers_have_none() -> None:
     assert widths
     assert all(0 < w <= 300 for w in widths)
     assert "no error" in Page(made).text
+    assert "−40.0 dB" in Page(made).text
 
 
 def test_pitfall_q_13_the_stages_of_training_say_where_accuracy_was_lost() -> None:
@@ -114,6 +115,9 @@ def test_pitfall_q_17_a_slower_file_comes_with_the_advice_to_keep_float() -> Non
     assert "Keep float32 unless size is the aim: this file takes 1.41 × the time of its float32 twin" in text
     assert "95 % interval 1.38 to 1.45" in text
     assert "Measure both on your device" in text
+    assert "It is slower than float32 on the machine that built it: keep float32" in text
+    head = section(page(document()).text, "Ready to ship", "Good to know")
+    assert "onnx-static-int8 is slower than float32 on the machine that built it" in head
     for calm in (race(0.58), race(1.03, low=1.01), race(1.2, low=0.98), None):  # as evaluation.Race.slower decides
         assert "Keep float32" not in told(guard(race=calm))
 
@@ -176,6 +180,15 @@ def test_the_head_tells_of_the_worst_file() -> None:
     text = section(page(document()).text, "fashion-mobile", "What came out")
     assert "91.62 → 91.30" in text
     assert "Top-1 accuracy 91.30 the original has 91.62" in text
+
+
+def test_what_the_guard_mended_is_a_note_and_no_warning() -> None:
+    said = package(quantized(), warnings=[{"code": c, "message": "m"} for c in ("layers_restored", "float_islands")])
+    made = report.render(said, "html")
+    assert re.findall(r'class="note (\w+)"><code>(\w+)', made) == [
+        ("info", "layers_restored"),
+        ("warn", "float_islands"),
+    ]
 
 
 def test_errors_are_told_as_errors() -> None:
