@@ -158,14 +158,20 @@ class _Plain(pickle.Unpickler):
     """Reads the tuples of ``bytecode.pkl``. Whatever isn't plain data becomes None; no global is ever looked up."""
 
     def find_class(self, module: str, name: str) -> Any:
-        return _ignore
+        return _Ignored
 
     def persistent_load(self, pid: Any) -> Any:
         return None
 
 
-def _ignore(*_: Any) -> None:
-    return None
+class _Ignored:
+    """Stands for every object in the pickle."""
+
+    def __new__(cls, *_: Any) -> _Ignored:
+        return object.__new__(cls)
+
+    def __setstate__(self, state: Any) -> None:
+        """Forget it."""
 
 
 def _not_lite(path: Path) -> InputError:

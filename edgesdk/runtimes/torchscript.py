@@ -166,7 +166,14 @@ def _cant_load(path: Path, text: str) -> EdgeError:
     return damaged(path)
 
 
-def _failed(exc: RuntimeError) -> InputError:
+def _failed(exc: RuntimeError) -> EdgeError:
+    if "Could not run 'quantized::" in str(exc):
+        name = str(exc).partition("Could not run '")[2].partition("'")[0]
+        return UnsupportedError(
+            "quantized_without_stubs", f"{name} got float data: the model was made int8 without QuantStub and DeQuantStub.",
+            why="Eager-mode quantization only replaces layers; without stubs nothing turns the input into int8.",
+            fix="Package the float model instead, with --quantize static-int8 --calibration PATH: it needs no stubs.",
+        )  # fmt: skip
     lines = [line for line in str(exc).splitlines() if line.strip()]
     cause = next(
         (line for line in reversed(lines) if "Error" in line or "Expected" in line), lines[-1] if lines else ""

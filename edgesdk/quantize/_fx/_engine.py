@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 ENGINE = "qnnpack"
 
@@ -19,6 +21,7 @@ def engine() -> Iterator[None]:
 
     from edgesdk.errors import UnsupportedError
 
+    _hush()
     before = torch.backends.quantized.engine
     if before == ENGINE:
         yield
@@ -34,3 +37,13 @@ def engine() -> Iterator[None]:
         yield
     finally:
         torch.backends.quantized.engine = before
+
+
+@cache
+def _hush() -> None:
+    """torch warns once per process that quantized tensors will go; our own warning on TorchScript says so already."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)

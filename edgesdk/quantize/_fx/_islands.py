@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _FREE = frozenset({
     "dequantize", "quantize_per_tensor", "getitem", "reshape", "flatten", "permute", "transpose", "squeeze", "unsqueeze",
-    "slice", "select", "split", "split_with_sizes", "chunk", "unbind", "contiguous", "clone", "expand", "sym_size",
+    "slice", "select", "split", "split_with_sizes", "chunk", "unbind", "contiguous", "clone", "expand", "sym_size", "copy",
 })  # fmt: skip
 
 

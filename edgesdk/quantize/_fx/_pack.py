@@ -50,16 +50,16 @@ def geometry(node: Node) -> Geometry | str:
     if name == "linear":
         return Geometry(0)
     transposed, n = "transpose" in name, int(name[-2])
+    if n == 3:
+        return "QNNPACK's 3-D convolutions can't be saved in a file"
     value: Any = node.args[0]
     if value.meta["val"].dim() != n + 2:
         return "its input has no batch dimension"
-    rest: tuple[Any, ...] = node.args[3:]
+    rest: tuple[Any, ...] = tuple(node.args[3:])
     if transposed:
-        defaults: tuple[Any, ...] = (1, 0, 0, 1, 1)
-        stride, padding, output_padding, groups, dilation = (*rest, *defaults[len(rest) :])
+        stride, padding, output_padding, groups, dilation = rest + (1, 0, 0, 1, 1)[len(rest) :]
     else:
-        defaults = (1, 0, 1, 1)
-        stride, padding, dilation, groups = (*rest, *defaults[len(rest) :])
+        stride, padding, dilation, groups = rest + (1, 0, 1, 1)[len(rest) :]
         output_padding = 0
     steps = _each(dilation, n)
     if isinstance(padding, str):

@@ -155,7 +155,8 @@ def _nothing(work: Work, config: LowerConfig, layers: tuple[Layer, ...]) -> Unsu
     else:
         why = f"The model consists of {parts or 'no operators'}, none of which this scheme makes int8."
         better = "weight-int8" if config.quantization != "weight-int8" else "fp16"
-        fix = f"Use --quantize {better}, or leave out --quantize."
+        heavy = any(layer.bytes for layer in layers)
+        fix = f"Use --quantize {better}, or leave out --quantize." if heavy else "Leave out --quantize."
     return UnsupportedError(
         "nothing_quantized", f"Nothing in this model can be quantized with {config.quantization}.", why=why, fix=fix,
         details={"operators": dict(counted)},

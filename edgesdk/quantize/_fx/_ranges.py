@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LEVELS = 255  # steps of 8 bits
 _BINS = 4096  # at most; at least half as many
 _SEEN = 65536  # elements of one tensor that enter the histogram; its extremes are exact
+_ROOM = 1.25
 _GRID = 64  # ranges tried on each side
 
 
@@ -107,6 +108,14 @@ class Histogram:
             low, high = self._best(low, high)
         return affine(low, high)
 
+    def roomy(self) -> QParams:
+        """Parameters for a value that leaves as it is: results beyond those of the samples aren't clipped at once.
+
+        A quarter more on each side costs 2 dB of a step that is fine already; clipping the largest scores of 256 digits
+        cost 10 dB on those that came later.
+        """
+        return affine(_ROOM * self.low, _ROOM * self.high)
+
     def _best(self, low: float, high: float) -> tuple[float, float]:
         middles = (np.arange(len(self._counts)) + self._begin + 0.5) * self._width
         middles = np.clip(middles, low, high)
@@ -129,7 +138,8 @@ def _clipped(middles: np.ndarray, counts: np.ndarray, bounds: np.ndarray) -> np.
     at = np.searchsorted(middles, bounds, side="right")
     zero, one, two = (a[at] for a in above)
     error: np.ndarray = two - 2 * bounds * one + bounds**2 * zero
-    return np.maximum(error, np.zeros_like(error))
+    error[error < 0] = 0.0
+    return error
 
 
 def affine(low: float, high: float) -> QParams:

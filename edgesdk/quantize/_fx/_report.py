@@ -49,7 +49,8 @@ class Made:
 
 def fill(made: Made, float_graph: Work, scheme: str) -> tuple[Layer, ...]:
     """All layers in the order of the float graph, those with weights that nobody spoke of included."""
-    targets = {n: str(s.target) for n, s in float_graph.placeholders() if is_state(s)}
+    changing = float_graph.changing()
+    targets = {n: str(s.target) for n, s in float_graph.placeholders() if is_state(s) and n not in changing}
     ordered: dict[str, Layer] = {}
     for node in float_graph.graph.nodes:
         if node.op != "call_function":
@@ -58,7 +59,7 @@ def fill(made: Made, float_graph: Work, scheme: str) -> tuple[Layer, ...]:
             known = made.layers.get(name)
             op = op_name(node.target)
             if known is None and size:
-                known = Layer(name, op, "float32", size, f"{scheme} has no int8 form of {op} here")
+                known = Layer(name, op, "float32", size, f"{scheme} has no kernel for {op} here")
             if known is not None:
                 ordered.setdefault(name, known)
     for name, layer in made.layers.items():

@@ -94,19 +94,20 @@ class _Placer:
         self.finished: set[Node] = set()
         self.refused: frozenset[str] = frozenset()
         self.force: str | None = None
+        self.wants: set[Node] = set()
 
     def run(self) -> Made:
         units = {n: u for n, u in self.plan.units.items() if self._usable(u)}
-        kept, wants = settle(self.work, units)
+        kept, self.wants = settle(self.work, units)
         for node in list(self.work.graph.nodes):
             unit = units.get(node)
             if unit is not None and node not in kept and unit.name != self.force:
                 unit = None
             if unit is not None and unit.shape is not None:
                 self._layer(unit)
-            elif unit is not None and self._between(unit, wants):
+            elif unit is not None and self._between(unit):
                 self._operator(unit)
-            elif self._through(node, wants):
+            elif self._through(node):
                 self._pass(node)
         self._leave()
         for node, unit in self.plan.candidates.items():
@@ -114,9 +115,9 @@ class _Placer:
                 self.made.float32(unit.name, unit.op, unit.bytes, self.why[unit.name])
         return self.made
 
-    def _between(self, unit: Unit, wants: set[Node]) -> bool:
+    def _between(self, unit: Unit) -> bool:
         """Whether int8 goes in and is asked for behind; else two conversions would be all that is gained."""
-        return unit.name == self.force or (unit.tail in wants and all(i in self.int8 for i in unit.inputs))
+        return unit.name == self.force or (unit.tail in self.wants and all(i in self.int8 for i in unit.inputs))
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
@@ -192,6 +193,8 @@ class _Placer:
     def _made(self, unit: Unit) -> QParams:
         if unit.op in FIXED:
             return QParams(*FIXED[unit.op])
+        if unit.tail not in self.wants and not unit.relu:  # (a fused clamp ends where the range does)
+            return self.ranges[unit.tail.name].roomy()
         return self._measured(unit.tail, 0.0 if unit.relu else None)
 
     def _measured(self, value: Node, floor: float | None = None) -> QParams:
@@ -222,7 +225,7 @@ class _Placer:
 
     # -- operators that int8 goes through -----------------------------------------------------------------------------
 
-    def _through(self, node: Node, wants: set[Node]) -> bool:
+    def _through(self, node: Node) -> bool:
         source: Any = node.args[0] if node.args else None
         if not passes(node) or node.name in self.refused or source not in self.int8 or node in self.int8:
             return False
@@ -231,7 +234,7 @@ class _Placer:
             return True
         if name in AVERAGES and not self._as_wide(source, node):
             return False
-        return node in wants or any(u in wants for u in node.users if op_name(u.target) == "getitem")
+        return node in self.wants or any(u in self.wants for u in node.users if op_name(u.target) == "getitem")
 
     def _as_wide(self, source: Node, node: Node) -> bool:
         """Whether averages use enough of the scale that they would share: at most one bit is lost."""

@@ -93,7 +93,7 @@ def _rows(tensor: torch.Tensor, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     others = [d for d in range(tensor.dim()) if d != axis]
-    scales = (tensor.float().abs().amax(others, keepdim=True) / 127).clamp_min(1e-12)
+    scales = (tensor.abs().amax(others, keepdim=True) / 127).clamp_min(1e-12)
     return torch.clamp(torch.round(tensor / scales), -127, 127).to(torch.int8), scales
 
 
@@ -106,7 +106,7 @@ def _look_up(work: Work, user: Node, stored: Node, scales: torch.Tensor) -> str:
     product = work.insert(user, aten.mul.Tensor, ())
     user.replace_all_uses_with(product)
     rows = work.insert(user, aten.embedding.default, (scale_rows, index))
-    wide = work.insert(user, aten.to.dtype, (user, torch.float32))
+    wide = work.insert(user, aten.to.dtype, (user, scales.dtype))
     user.args = (stored, index)
     product.args = (wide, rows)
     for made in (product, rows, wide):
@@ -123,7 +123,7 @@ def _spread(work: Work, node: Node, users: list[Node], stored: Node, scales: tor
     first = min(users, key=order.__getitem__)
     factor = work.add(scales)
     with work.graph.inserting_before(first):
-        wide = work.graph.call_function(aten.to.dtype, (stored, torch.float32))
+        wide = work.graph.call_function(aten.to.dtype, (stored, scales.dtype))
         product = work.graph.call_function(aten.mul.Tensor, (wide, factor))
     for made in (wide, product):
         made.meta = {"val": node.meta.get("val")}
