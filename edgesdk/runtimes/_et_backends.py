@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Rung, Warn
 from edgesdk.errors import UnsupportedError, missing_library
 from edgesdk.runtimes import _et_native as native
+from edgesdk.runtimes._et_small_weights import has_small_weights, linear_config
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -51,18 +53,19 @@ def attempts(program: ExportedProgram, backend: str, rung: Rung) -> Iterator[Att
 
 
 def _xnnpack(program: ExportedProgram, rung: Rung) -> Iterator[Attempt]:
+    make = partial(xnnpack_partitioner, small_weights=has_small_weights(program))
     if rung == "full":
-        attempt = Attempt("full", lambda: [xnnpack_partitioner(frozenset())])
+        attempt = Attempt("full", lambda: [make(frozenset())])
         yield attempt
-        yield from _without_culprits(attempt)
+        yield from _without_culprits(attempt, make)
     if rung != "portable":
         note = Warn("partial_delegation", "Only convolutions, linear layers and matrix products run in XNNPACK here.")
-        yield Attempt("partial", lambda: [xnnpack_partitioner(frozenset(), only=CORE)], [note])
+        yield Attempt("partial", lambda: [make(frozenset(), only=CORE)], [note])
     note = Warn("no_delegation", "Nothing runs in XNNPACK: the file uses the slower portable kernels throughout.")
     yield Attempt("portable", list, [note])
 
 
-def _without_culprits(attempt: Attempt) -> Iterator[Attempt]:
+def _without_culprits(attempt: Attempt, make: Callable[..., Any]) -> Iterator[Attempt]:
     """Leave out the operators that the failures point at, one after the other."""
     left_out: frozenset[str] = frozenset()
     for _ in range(_MOST_CULPRITS):
@@ -70,12 +73,12 @@ def _without_culprits(attempt: Attempt) -> Iterator[Attempt]:
         if not found:
             return
         left_out |= found
-        attempt = Attempt("partial", _delegating_all_but(left_out), [_left_out(left_out, attempt.failure)])
+        attempt = Attempt("partial", partial(_list_of, make, left_out), [_left_out(left_out, attempt.failure)])
         yield attempt
 
 
-def _delegating_all_but(left_out: frozenset[str]) -> Callable[[], list[Any]]:
-    return lambda: [xnnpack_partitioner(left_out)]
+def _list_of(make: Callable[..., Any], left_out: frozenset[str]) -> list[Any]:
+    return [make(left_out)]
 
 
 def _left_out(names: frozenset[str], failure: Exception | None) -> Warn:
@@ -84,16 +87,20 @@ def _left_out(names: frozenset[str], failure: Exception | None) -> Warn:
     return Warn("partial_delegation", f"XNNPACK does not take {listed} here ({reason}); portable kernels run instead.")
 
 
-def xnnpack_partitioner(left_out: frozenset[str], *, only: frozenset[str] | None = None) -> Any:
+def xnnpack_partitioner(
+    left_out: frozenset[str], *, only: frozenset[str] | None = None, small_weights: bool = False
+) -> Any:
     """Upstream's partitioner, without the operators of ``left_out`` or with none but ``only``."""
     from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
-    if not left_out and only is None:
+    if not left_out and only is None and not small_weights:
         return XnnpackPartitioner()
-    kept = [
+    kept: list[Any] = [
         c for c in ALL_PARTITIONER_CONFIGS if c.target_name not in left_out and (only is None or c.target_name in only)
     ]
+    if small_weights:
+        kept = [linear_config() if c.target_name == "linear.default" else c for c in kept]
     return XnnpackPartitioner(configs=kept)
 
 

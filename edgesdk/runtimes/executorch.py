@@ -20,7 +20,9 @@ class ExecutorchRuntime(EdgeRuntime):
     suffix: ClassVar[str] = ".pte"
     backends: ClassVar[tuple[str, ...]] = ("xnnpack", "portable", "coreml", "vulkan", "mps")
     runs_here: ClassVar[frozenset[str]] = frozenset({"xnnpack", "portable"})
-    quantizations: ClassVar[tuple[str, ...]] = ("none", "fp16", "dynamic-int8", "static-int8")
+    quantizations: ClassVar[tuple[str, ...]] = (
+        "none", "fp16", "weight-int8", "dynamic-int8", "weight-int4", "static-int8",
+    )  # fmt: skip
 
     def missing(self) -> str | None:
         for distribution in ("torch", "executorch"):

@@ -12,6 +12,7 @@ from edgesdk.quantize._pt2e import _calibrate as calibrate
 from edgesdk.quantize._pt2e import _graph as graphs
 from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
 from edgesdk.quantize._pt2e._layers import float_islands, large_float_weights, layers_of, nothing_quantized
+from edgesdk.quantize._pt2e._weights import embed, pack, without_unread
 from edgesdk.quantize._pt2e._widen import widen
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from edgesdk.runtimes._base import LowerConfig
 
-SCHEMES = ("dynamic-int8", "static-int8")
+SCHEMES = ("dynamic-int8", "static-int8", "weight-int4", "weight-int8")
 """The schemes of ``edgesdk.quantize`` that this package carries out."""
 
 
@@ -40,6 +41,7 @@ class Converted:
     module: GraphModule
     record: Annotated
     weights: Mapping[str, Any] = field(default_factory=dict)
+    precisions: Mapping[str, str] = field(default_factory=dict)
 
 
 def quantize(model: Model, config: LowerConfig) -> Quantized:
@@ -51,15 +53,20 @@ def quantize(model: Model, config: LowerConfig) -> Quantized:
     """
     made = convert(model, config)
     islands = float_islands(made.module) if config.quantization in ("static-int8", "qat-int8") else []
-    layers = layers_of(made.record.sites, made.record.quantized, made.record.why)
+    layers = layers_of(made.record.sites, made.record.quantized, made.record.why, made.precisions)
     program: Any = model.program
     notes = (*large_float_weights(layers, weight_bytes(program)), *islands)
+    with graphs.quiet():
+        embed(made.module)
+    without_unread(made.module)
     return Quantized(graphs.exported(made.module, program), layers, notes)
 
 
 def convert(model: Model, config: LowerConfig, *, keep_weights: bool = False) -> Converted:
     """The quantized graph; see :func:`quantize`."""
     refuse_backend(config)
+    if config.quantization.startswith("weight-"):
+        return convert_weights(model, config)
     if config.quantization == "dynamic-int8":
         return convert_dynamic(model, config, keep_weights=keep_weights)
     return convert_static(model, config, keep_weights=keep_weights)
@@ -69,7 +76,13 @@ def refuse_backend(config: LowerConfig) -> None:
     """Raises:
     UnsupportedError: the back end can't run what the scheme makes.
     """
-    if (config.backend or "xnnpack") not in ("xnnpack", "portable"):
+    backend = config.backend or "xnnpack"
+    if backend == "portable" and config.quantization == "weight-int4":
+        raise UnsupportedError(
+            "quantization_unsupported", "The portable kernels can't read int4 weights.",
+            why="Only XNNPACK keeps two weights in a byte.", fix="Use --backend xnnpack, or --quantize weight-int8.",
+        )  # fmt: skip
+    if backend not in ("xnnpack", "portable"):
         raise UnsupportedError(
             "quantization_unsupported", f"The back end '{config.backend}' has no {config.quantization} here.",
             why="Its quantizer is missing in this ExecuTorch.", fix="Use --backend xnnpack, or --quantize fp16.",
@@ -143,6 +156,21 @@ def convert_dynamic(model: Model, config: LowerConfig, *, keep_weights: bool = F
         made = _converted(prepared, record, keep_weights)
         _own_chains(made.module)
     return made
+
+
+def convert_weights(model: Model, config: LowerConfig) -> Converted:
+    """Small weights, float arithmetic; see ``_weights``."""
+    from edgesdk.quantize import find
+
+    scheme: Any = find(config.quantization, config.options)
+    with graphs.quiet():
+        module = graphs.module_of(unrolled(model.program))
+        done = pack(module, scheme.weight_bits, getattr(scheme, "group_size", 0), frozenset(config.keep_float))
+    record = done.record
+    if f"int{scheme.weight_bits}" not in done.precisions.values():
+        better = "--quantize static-int8" if not record.quantized else "--quantize weight-int8"
+        raise nothing_quantized(config.quantization, record.sites, record.why, better)
+    return Converted(module, record, done.weights, done.precisions)
 
 
 def unrolled(program: Any) -> Any:

@@ -32,6 +32,14 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
+def operators() -> Any:
+    """``torch.ops.quantized_decomposed``, which exists once its library is imported."""
+    import torch
+    import torch.ao.quantization.fx._decomposed
+
+    return torch.ops.quantized_decomposed
+
+
 def module_of(program: ExportedProgram) -> GraphModule:
     """The program as a graph module with weights as attributes.
 

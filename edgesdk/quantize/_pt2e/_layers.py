@@ -18,14 +18,14 @@ _LARGE = 0.1
 
 
 def layers_of(
-    sites: Iterable[Site], quantized: Iterable[Site], why: Mapping[str, str], precision: str = "int8"
+    sites: Iterable[Site], quantized: Iterable[Site], why: Mapping[str, str], precisions: Mapping[str, str]
 ) -> tuple[Layer, ...]:
     """One entry for each name, in the order of the graph; a weight that several operators read is listed once."""
     done = {site.node for site in quantized}
     found: dict[str, Layer] = {}
     for site in sites:
         if site.node in done:
-            layer = Layer(site.name, site.op, precision, site.bytes, why.get(site.name))
+            layer = Layer(site.name, site.op, precisions.get(site.name, "int8"), site.bytes, why.get(site.name))
         elif site.name in why:
             layer = Layer(site.name, site.op, "float32", site.bytes, why[site.name])
         else:
