@@ -327,7 +327,8 @@ def _flips_words(found: Json) -> str:
         return ""
     of = int(number(found.get("rows")) or number(found.get("samples")) or 0)
     words = f"{count:,} of {of:,} predictions changed their best class"
-    return f"{words}; the first {shown} are shown." if shown < count else f"{words}."
+    first = "the first is shown" if shown == 1 else f"the first {shown} are shown"
+    return f"{words}; {first}." if 0 < shown < count else f"{words}."
 
 
 def _place(found: Json, where: str) -> PlaceRow:
