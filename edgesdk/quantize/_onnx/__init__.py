@@ -8,15 +8,16 @@ layers and branches alone, fails on a grouped transposed convolution per channel
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import LayerError, Model
-from edgesdk.errors import InputError
+from edgesdk.errors import InputError, UsageError
 from edgesdk.quantize import find
 from edgesdk.quantize._onnx import _dynamic, _errors, _prepare, _static, _weights
 from edgesdk.quantize._onnx._observe import Observer
-from edgesdk.quantize._onnx._result import Quantized, nothing
+from edgesdk.quantize._onnx._result import Quantized, not_smaller, nothing
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -35,7 +36,11 @@ def quantize(graph: ir.Model, model: Model, config: LowerConfig) -> Quantized:
     Raises:
         UnsupportedError: the scheme can quantize nothing in this graph (``nothing_quantized``).
         InputError: calibration samples are missing, don't fit, or tell nothing about a layer.
+        UsageError: an opset was asked for that has no scale for each channel.
     """
+    if config.opset is not None and config.opset < _prepare.PER_CHANNEL_OPSET:
+        raise _old_opset(config)
+    before = _prepare.file_bytes(graph)
     ready = _ready(graph, model)
     keep = frozenset(config.keep_float)
     made = _carried_out(ready, config, keep, _ranges(ready, config, keep))
@@ -43,7 +48,17 @@ def quantize(graph: ir.Model, model: Model, config: LowerConfig) -> Quantized:
     if not any(x.precision != "float32" and x.bytes and not (static and x.why) for x in made.layers):
         raise nothing(model.source.name, config.quantization, made.layers)
     _prepare.tidy(made.graph)
+    after = _prepare.file_bytes(made.graph)
+    if before is not None and after is not None and after >= before:
+        return replace(made, warnings=(*made.warnings, not_smaller(before, after)))
     return made
+
+
+def _old_opset(config: LowerConfig) -> UsageError:
+    return UsageError(
+        "bad_opset", f"--quantize {config.quantization} can't be written in opset {config.opset}.",
+        why=f"A scale for each channel needs opset {_prepare.PER_CHANNEL_OPSET}.", fix="Leave the opset out.",
+    )  # fmt: skip
 
 
 def layer_errors(graph: ir.Model, model: Model, config: LowerConfig, count: int) -> tuple[LayerError, ...]:

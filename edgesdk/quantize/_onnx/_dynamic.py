@@ -109,10 +109,7 @@ def _quantized(graph: Any, node: Any, x: Any, inputs: dict[tuple[int, Any], list
     """The tensor as uint8 with its scale and zero point; once for all that read it."""
     key = (id(graph), x)
     if key not in inputs:
-        import onnx_ir as ir
-
-        made = ir.node("DynamicQuantizeLinear", [x], num_outputs=3, name=f"{x.name}/dynamic")
-        graph.insert_before(node, made)
+        made = _edit.insert(graph, node, "DynamicQuantizeLinear", [x], num_outputs=3, name=f"{node.name}/dynamic")
         inputs[key] = list(made.outputs)
     return inputs[key]
 
@@ -137,12 +134,9 @@ def _lstm(model: ir.Model, layer: Weighted) -> None:
             _edit.initializer(home, f"{name}/s", scale),
             _edit.initializer(home, f"{name}/z", np.zeros(scale.shape, np.int8)),
         ]
-    import onnx_ir as ir
-
-    made = ir.node(
-        "DynamicQuantizeLSTM", [*given, *tail], domain=MICROSOFT, num_outputs=len(node.outputs), name=node.name,
-        attributes={k: v for k, v in node.attributes.items() if k != "layout"},
+    made = _edit.insert(
+        node.graph, node, "DynamicQuantizeLSTM", [*given, *tail], f"{node.name}/int8", domain=MICROSOFT,
+        num_outputs=len(node.outputs), attributes={k: v for k, v in node.attributes.items() if k != "layout"},
     )  # fmt: skip
-    node.graph.insert_before(node, made)
     _edit.take_place(node.graph, node, made)
     model.opset_imports[MICROSOFT] = 1

@@ -33,11 +33,14 @@ def drop_unused(graph: ir.Graph, value: Any) -> None:
         graph.initializers.pop(value.name)
 
 
-def insert(graph: ir.Graph, before: Any, op: str, inputs: list[Any], **more: Any) -> ir.Node:
-    """Put a new node before another one (None: at the end)."""
+def insert(graph: ir.Graph, before: Any, op: str, inputs: list[Any], name: str, **more: Any) -> ir.Node:
+    """Put a new node before another one (None: at the end). Its outputs are named after it, so that they are unique in
+    branches too."""
     import onnx_ir as ir
 
-    node = ir.node(op, inputs, **more)
+    node = ir.node(op, inputs, name=name, **more)
+    for number, value in enumerate(node.outputs):
+        value.name = f"{name}/{number}"
     if before is None:
         graph.append(node)
     else:

@@ -87,12 +87,14 @@ def _unnamed(model: ir.Model, known: dict[str, Array]) -> Iterator[tuple[ir.Node
 
 def _match(node: ir.Node, weight: Array, left: dict[str, Array]) -> str | None:
     test = _same_gates if node.op_type in ("LSTM", "GRU", "RNN") else _same_filters
-    return next((name for name, array in left.items() if array.size == weight.size and test(weight, array)), None)
+    return next((name for name, array in left.items() if test(weight, array)), None)
 
 
 def _same_filters(weight: Array, array: Array) -> bool:
     import numpy as np
 
+    if weight.size != array.size:
+        return False
     for axis, other in ((0, weight), (1, weight), (0, weight.T if weight.ndim == 2 else weight)):
         if other.shape != array.shape:
             continue
@@ -107,7 +109,7 @@ def _same_filters(weight: Array, array: Array) -> bool:
 def _same_gates(weight: Array, array: Array) -> bool:
     import numpy as np
 
-    if array.ndim != 2 or weight.shape != (1, *array.shape):
+    if array.ndim != 2 or weight.shape[1:] != array.shape:  # the first axis counts directions
         return False
     one, two = (np.sort(np.linalg.norm(w, axis=1)) for w in (weight[0], array))
     return bool(np.allclose(one, two, rtol=1e-5))

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.quantize._onnx import _edit, _names
 from edgesdk.quantize._onnx._layers import attribute, is_weight
 from edgesdk.runtimes import _onnx_quant, _onnx_source
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
 _GROWTH = 1.02
 _WORTH_SHARING = 1024
+_SMALL_FILE = 2**26
 _LONG = 40
 """Characters of a name inside the graph."""
-_PER_CHANNEL_OPSET = 13
+PER_CHANNEL_OPSET = 13
 """First opset whose DequantizeLinear takes a scale for each channel."""
 
 
@@ -34,8 +36,8 @@ def prepare(graph: ir.Model, path: Path, program: ExportedProgram | None) -> ir.
     """
     from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
-    if graph.opset_imports.get("", _PER_CHANNEL_OPSET) < _PER_CHANNEL_OPSET:
-        _onnx_source.convert(graph, _PER_CHANNEL_OPSET, path)
+    if graph.opset_imports.get("", PER_CHANNEL_OPSET) < PER_CHANNEL_OPSET:
+        _raise_opset(graph, path)
     LiftConstantsToInitializersPass(lift_all_constants=False)(graph)
     if program is not None:
         _names.restore(graph, program)
@@ -93,6 +95,25 @@ def tidy(model: ir.Model) -> None:
                     if len(str(value.name)) > _LONG:
                         value.name = f"{str(value.name)[:_LONG]}~{number}"
                     number += 1
+
+
+def _raise_opset(graph: ir.Model, path: Path) -> None:
+    try:
+        _onnx_source.convert(graph, PER_CHANNEL_OPSET, path)
+    except EdgeError as exc:
+        raise UnsupportedError(
+            "opset_not_reached", f"{path.name} has opset {graph.opset_imports.get('')} and can't be converted to "
+            f"{PER_CHANNEL_OPSET}, the first that has a scale for each channel.",
+            why="One of its operators has no form in that version.",
+            fix=f"Export it again with opset {PER_CHANNEL_OPSET} or above, or use --quantize fp16.",
+        ) from exc  # fmt: skip
+
+
+def file_bytes(model: ir.Model) -> int | None:
+    """Size of the file that the graph would be; None above the size where anything but weights matters."""
+    import onnx_ir as ir
+
+    return ir.to_proto(model).ByteSize() if _all_bytes(model) < _SMALL_FILE else None
 
 
 def copy(model: ir.Model) -> ir.Model:

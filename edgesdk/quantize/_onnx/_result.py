@@ -64,6 +64,15 @@ def _better(scheme: str, counts: Mapping[str, int]) -> str:
     return "Use --quantize fp16, or none."
 
 
+def not_smaller(before: int, after: int) -> Warn:
+    """So few weights that scales and further nodes outweigh what int8 saves."""
+    return Warn(
+        "not_smaller",
+        f"The quantized file is no smaller: {after:,} bytes against {before:,}. The model has so few weights that scales "
+        "and conversions take what int8 saves.",
+    )
+
+
 def untouched(layer: str, what: str) -> InputError:
     """A layer whose input can't be given a range (pitfall Q-09)."""
     return InputError(

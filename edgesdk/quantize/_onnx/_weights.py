@@ -66,8 +66,6 @@ def _why_not(layer: Weighted) -> str | None:
 
 
 def _blocks(model: ir.Model, layer: Weighted, group: int) -> None:
-    import onnx_ir as ir
-
     node: Any = layer.node
     graph, value, x = node.graph, node.inputs[1], node.inputs[0]
     home = value.graph
@@ -82,8 +80,9 @@ def _blocks(model: ir.Model, layer: Weighted, group: int) -> None:
     q = _edit.initializer(home, name, packed)
     s = _edit.initializer(home, f"{name}/s", scales)
     sizes = {"K": rows.shape[1], "N": rows.shape[0], "bits": 4, "block_size": group}
-    made = ir.node("MatMulNBits", [x, q, s], domain="com.microsoft", attributes=sizes, name=f"{node.name}/int4")
-    graph.insert_before(node, made)
+    made = _edit.insert(
+        graph, node, "MatMulNBits", [x, q, s], f"{node.name}/int4", domain="com.microsoft", attributes=sizes
+    )
     if bias is not None:
         made = _edit.insert(graph, node, "Add", [made.outputs[0], bias], name=f"{node.name}/plus")
     _edit.take_place(graph, node, made)
