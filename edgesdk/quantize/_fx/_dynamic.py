@@ -9,22 +9,18 @@ from edgesdk.quantize._fx import _pack
 from edgesdk.quantize._fx._graph import Work, is_float, op_name
 from edgesdk.quantize._fx._normal import Constants
 from edgesdk.quantize._fx._report import Made
-from edgesdk.quantize._fx._units import is_relu
 
 if TYPE_CHECKING:
     import torch
     from torch.fx import Node
 
 _LINEAR = _pack.Geometry(0)
-_ON_THE_FLY = "int8 weights; activations are quantized on the fly"
+ON_THE_FLY = "int8 weights; activations are quantized on the fly"
 _LARGE_SCALE = 1.0  # of activations, for the width of the bias; here the bias is added in float
 
 
 def linears(work: Work, keep: Collection[str], per_channel: bool, made: Made) -> None:
     """Put ``quantized::linear_dynamic`` in the place of linear layers with constant weights."""
-    import torch
-
-    q = torch.ops.quantized
     values = Constants(work)
     for node in list(work.graph.nodes):
         if node.op != "call_function" or op_name(node.target) != "linear" or "layer" not in node.meta:
@@ -38,15 +34,24 @@ def linears(work: Work, keep: Collection[str], per_channel: bool, made: Made) ->
         elif not is_float(node.args[0]) or node.args[0].meta["val"].dim() < 2:
             made.float32(name, "linear", size, "its input has no batch dimension")
         else:
-            packed = _packed(weight, bias, per_channel)
-            user = next(iter(node.users))
-            relu = len(node.users) == 1 and op_name(user.target) == "relu"
-            tail = user if relu and is_relu(user) else node
-            target = q.linear_relu_dynamic.default if relu else q.linear_dynamic.default
-            new = work.insert(tail, target, (node.args[0], work.add(packed), False))
-            new.meta["from"] = node.name
-            tail.replace_all_uses_with(new)
-            made.int8(name, "linear", size, node=new.name, tail=tail.name)
+            new, tail = linear(work, node, weight, bias, per_channel)
+            made.int8(name, "linear", size, node=new, tail=tail)
+
+
+def linear(
+    work: Work, node: Node, weight: torch.Tensor, bias: torch.Tensor | None, per_channel: bool
+) -> tuple[str, str]:
+    """Replace one linear layer; the names of the new node and of the one whose value it makes."""
+    import torch
+
+    q = torch.ops.quantized
+    user = next(iter(node.users))
+    relu = len(node.users) == 1 and op_name(user.target) == "relu"
+    tail, target = (user, q.linear_relu_dynamic.default) if relu else (node, q.linear_dynamic.default)
+    new = work.insert(tail, target, (node.args[0], work.add(_packed(weight, bias, per_channel)), False))
+    new.meta["from"] = node.name
+    tail.replace_all_uses_with(new)
+    return new.name, tail.name
 
 
 def _bias(node: Node, values: Constants) -> torch.Tensor | None:
@@ -74,7 +79,7 @@ def recurrent(work: Work, keep: Collection[str], per_channel: bool, made: Made) 
         elif reason:
             made.float32(layer, name, size, reason)
         else:
-            made.int8(layer, name, size, _ON_THE_FLY, node.name, node.name)
+            made.int8(layer, name, size, ON_THE_FLY, node.name, node.name)
 
 
 def _recurrent(work: Work, node: Node, name: str, values: Constants, per_channel: bool, kept: bool) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Signature
 from edgesdk.errors import InputError
-from edgesdk.quantize._fx import _pack
+from edgesdk.quantize._fx import _dynamic, _pack
 from edgesdk.quantize._fx._graph import Player, Work, is_float, op_name
 from edgesdk.quantize._fx._normal import Constants
 from edgesdk.quantize._fx._ranges import Histogram, QParams
@@ -141,6 +141,9 @@ class _Placer:
     def _layer(self, unit: Unit) -> None:
         arguments: Any = unit.node.args
         shape = unit.shape or _pack.Geometry(0)
+        if not shape.spatial and unit.inputs[0] not in self.int8 and unit.tail not in self.wants:
+            self._alone(unit)
+            return
         given, made = self._given(unit.inputs[0]), self._made(unit)
         key = (unit.node.name, given, made)  # the engine's object belongs to these scales
         if key not in self.cache:
@@ -154,6 +157,17 @@ class _Placer:
         x, _ = self._enter(unit.inputs[0])
         target = _pack.call(shape, unit.relu)
         self._made_by(unit, target, (x, self.work.add(packed.value), made.scale, made.zero_point), made)
+
+    def _alone(self, unit: Unit) -> None:
+        """A linear layer between float operators: its output needn't pass through 8 bits, nor its input a fixed range.
+
+        As in transformers, where few outliers set the range: all-MiniLM-L6-v2 keeps 17 dB in place of 6.
+        """
+        arguments: Any = unit.node.args
+        weight: Any = self.values.get(arguments[1])
+        new, tail = _dynamic.linear(self.work, unit.node, weight, self._bias(arguments), self.settings.per_channel)
+        self.finished.add(unit.node)
+        self.made.int8(unit.name, unit.op, unit.bytes, f"float on both sides: {_dynamic.ON_THE_FLY}", new, tail)
 
     def _bias(self, arguments: Any) -> torch.Tensor | None:
         return self.values.get(arguments[2]) if len(arguments) > 2 else None

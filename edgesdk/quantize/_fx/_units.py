@@ -198,11 +198,20 @@ def passes(node: Node) -> bool:
     name = op_name(node.target)
     if node.op != "call_function":
         return False
+    if name in ("pad", "constant_pad_nd"):
+        return is_float(node) and _pads_zeros(node, name)
     if name in AVERAGES:
         return is_float(node) and "dtype" not in node.kwargs
     if name in ("relu", "relu6", "hardtanh", "clamp", "clamp_min"):
         return is_relu(node) and is_float(node)
     return name in _KEEPS
+
+
+def _pads_zeros(node: Node, name: str) -> bool:
+    rest: Any = list(node.args[2:])
+    mode = rest.pop(0) if name == "pad" and rest else "constant"
+    value = rest[0] if rest else node.kwargs.get("value")
+    return mode == "constant" and not value and set(node.kwargs) <= {"value"}
 
 
 def settle(work: Work, units: Mapping[Node, Unit]) -> tuple[Mapping[Node, Unit], set[Node]]:

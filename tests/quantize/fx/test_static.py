@@ -45,7 +45,12 @@ def test_every_layer_is_reported_and_runs_in_int8(made: tuple[Lowered, Runner]) 
     assert {layer.precision for layer in made[0].layers} == {"int8"}
     assert layers["head"].bytes == 200 * 16 * 4 and layers["conv"].op == "conv2d"
     found = nets.operators(made[0])
-    assert {"quantized::conv2d_relu.new", "quantized::conv2d.new", "quantized::add", "quantized::linear"} <= set(found)
+    assert {
+        "quantized::conv2d_relu.new",
+        "quantized::conv2d.new",
+        "quantized::add",
+        "quantized::linear_dynamic",
+    } <= set(found)
     assert not {"aten::conv2d", "aten::linear", "aten::batch_norm"} & set(found)
 
 
@@ -313,10 +318,28 @@ def test_an_older_bytecode(model: Model, calibration: Path, tmp_path: Path) -> N
 def test_values_beyond_the_samples_aren_t_clipped_at_once(tmp_path: Path) -> None:
     """Scores of later inputs exceed those of the calibration samples a little."""
     torch.manual_seed(0)
-    model = nets.of(nets.One(torch.nn.Linear(16, 32)), torch.randn(2, 16))
+    net = torch.nn.Sequential(torch.nn.Linear(16, 48), torch.nn.ReLU(), torch.nn.Linear(48, 32))
+    model = nets.of(net, torch.randn(2, 16))
     store = nets.samples(model, nets.noise(1, 16), tmp_path / "s")
     _, runner = nets.quantized(model, "static-int8", tmp_path, store, options={"observer": "minmax"})
     assert nets.worst(runner, model, nets.noise(64, 16)(1000)) > 28
+
+
+def test_a_linear_layer_between_float_operators_keeps_its_outliers(tmp_path: Path) -> None:
+    """One feature a hundred times the others, as in transformers: a fixed range for the output would drown the rest."""
+    torch.manual_seed(0)
+    nn = torch.nn
+    net = nn.Sequential(nn.Linear(16, 48), nn.GELU(), nn.Linear(48, 32), nn.LayerNorm(32))
+    with torch.no_grad():
+        net[2].bias[0] += 100
+    model = nets.of(net, torch.randn(2, 16))
+    made, runner = nets.quantized(
+        model, "static-int8", tmp_path, nets.samples(model, nets.noise(1, 16), tmp_path / "s")
+    )
+    assert "on the fly" in str(nets.by_name(made)["2"].why)
+    x = nets.noise(64, 16)(1000)
+    exact = net(torch.from_numpy(x[0])).detach().numpy()[:, 1:]
+    assert nets.snr(runner.run(x)[0][:, 1:], exact) > GOOD
 
 
 def test_layer_errors_name_the_layer_that_loses_most(tmp_path: Path) -> None:
