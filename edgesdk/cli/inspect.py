@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,7 +56,7 @@ def run(options: Options, out: Output) -> int:
     source = opt.import_options(options.inputs, options.arch, options.trust_pickle)
     from edgesdk import inspection
 
-    with out.working() as progress:
+    with _no_leavings(), out.working() as progress:
         progress.stage("inspecting")
         found = inspection.inspect(options.file, source)
     document = found.to_json()
@@ -61,6 +64,21 @@ def run(options: Options, out: Output) -> int:
         document, lambda console: show(console, options.file, document, options.verbose), str(document["format"])
     )
     return 0
+
+
+@contextlib.contextmanager
+def _no_leavings() -> Iterator[None]:
+    """Give torch's compiler a cache folder that goes with this command: it makes one in TMPDIR when it is imported."""
+    name = "TORCHINDUCTOR_CACHE_DIR"
+    if name in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="edgesdk-inspect-") as folder:
+        os.environ[name] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop(name, None)
 
 
 def show(console: Console, name: str, document: Mapping[str, Any], verbose: bool) -> None:

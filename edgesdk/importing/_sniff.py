@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from edgesdk.errors import InputError
 from edgesdk.importing._foreign import not_a_model, refuse_foreign
@@ -251,11 +253,42 @@ def read_safetensors_header(path: Path) -> dict[str, dict[str, object]]:
             header = parse_json(file.read(length))
         except ValueError as exc:
             raise damaged(path, f"it begins like safetensors, but its header is no JSON ({exc})") from exc
-    tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    tensors: dict[str, dict[str, Any]] = {name: entry for name, entry in header.items() if name != "__metadata__"}
     try:
         end = max((int(entry["data_offsets"][1]) for entry in tensors.values()), default=0)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as exc:
         raise damaged(path, "its safetensors header has an entry without offsets") from exc
     if 8 + length + end != size:
         raise damaged(path, f"its safetensors header needs {8 + length + end} bytes, the file has {size}")
+    _check_entries(path, tensors)
     return tensors
+
+
+# Bits of one element, from the safetensors format's list; a type that isn't here is not checked for its size.
+_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
+    "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64, "C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
+}  # fmt: skip
+
+
+def _check_entries(path: Path, tensors: Mapping[str, Mapping[str, Any]]) -> None:
+    """Each entry's bytes are as many as its sizes need, and together they cover the data once, as the format demands."""
+    place = 0
+    for name, entry in sorted(tensors.items(), key=lambda item: _offsets(path, *item)):
+        begin, end = _offsets(path, name, entry)
+        shape, bits = entry.get("shape"), _BITS.get(str(entry.get("dtype")))
+        if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+            raise damaged(path, f"its safetensors header gives '{name}' no sizes")
+        needed = math.prod(shape) * bits if bits else (end - begin) * 8
+        if begin != place or (end - begin) * 8 != needed:
+            raise damaged(
+                path, f"its safetensors header lies: '{name}' has the sizes {shape} and the bytes {begin} to {end}"
+            )
+        place = end
+
+
+def _offsets(path: Path, name: str, entry: Mapping[str, Any]) -> tuple[int, int]:
+    found = entry["data_offsets"]
+    if not isinstance(found, list) or len(found) != 2 or not all(type(n) is int and n >= 0 for n in found):
+        raise damaged(path, f"its safetensors header gives '{name}' no offsets")
+    return found[0], found[1]

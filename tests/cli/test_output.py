@@ -156,3 +156,13 @@ def test_sizes_for_people(count: int, text: str) -> None:
 )
 def test_counts_for_people(count: int | None, text: str) -> None:
     assert _output.count(count) == text
+
+
+@pytest.mark.slow
+def test_inspect_leaves_nothing_in_the_temporary_folder(shell: Call, tmp_path: Path) -> None:
+    """torch's compiler makes a cache folder there as soon as it is imported."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "net.py").write_text("from torch import nn\ndef make():\n    return nn.Linear(3, 2)\n")
+    words = ("inspect", tmp_path / "net.py:make", "--input", "input=float32[1,3]", "--quiet")
+    assert shell(*words, TMPDIR=str(tmp_path / "tmp")).code == 0
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+import edgesdk
 from edgesdk.errors import InputError
 from edgesdk.importing import sniff
 
@@ -258,3 +259,28 @@ def test_a_zip_whose_manifest_is_nested_without_end_is_no_bundle(tmp_path: Path)
         archive.writestr("manifest.json", '{"schema": "edgesdk.bundle/1", "a": ' + "[" * 100_000)
     with pytest.raises(InputError, match=r"m\.edge"):
         sniff(path)
+
+
+@pytest.mark.parametrize(
+    ("entries", "lie"),
+    [
+        ('"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}', "lies: 'a'"),
+        ('"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}', "lies: 'b'"),
+        ('"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}', "lies: 'a'"),
+        ('"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}', "no sizes"),
+        ('"a":{"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8]}', "lies: 'a'"),
+        ('"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}', "no sizes"),
+        ('"a":{"dtype":"F32","data_offsets":[0,8]}', "no sizes"),
+        ('"a":{"dtype":"F32","shape":[2],"data_offsets":[8,8]}', "lies: 'a'"),
+        ('"a":{"dtype":"F32","shape":[2],"data_offsets":["0",8]}', "no offsets"),
+        ('"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8,8]}', "no offsets"),
+    ],
+)  # fmt: skip
+def test_a_safetensors_header_that_lies_about_its_tensors_is_damaged(tmp_path: Path, entries: str, lie: str) -> None:
+    """`inspect` reads headers only, so it believed them: sizes without bytes, tensors on top of each other, holes."""
+    header = ("{" + entries + "}").encode()
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    with pytest.raises(InputError, match=lie) as caught:
+        edgesdk.inspect(path)
+    assert caught.value.exit == 3
