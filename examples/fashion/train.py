@@ -7,6 +7,7 @@ python train.py depthwise OUT      the same with depthwise.pt2
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def train(name: str, images: torch.Tensor, labels: torch.Tensor, steps: int) -> 
             optimizer.step()
             schedule.step()
             done += 1
+        print(f"{name}: {done} of {steps} steps", file=sys.stderr)
     return net.eval()
 
 

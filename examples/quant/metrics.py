@@ -7,21 +7,21 @@ from collections.abc import Mapping
 import numpy as np
 
 Outputs = Mapping[str, np.ndarray]
-TOKENS = 32
 
 
 def cosine(outputs: Outputs, label: np.ndarray) -> float:
-    """Cosine between the mean token vector and the true sentence vector; the label is that vector and then the mask."""
-    vector, mask = label.reshape(-1)[:-TOKENS], label.reshape(-1)[-TOKENS:]
+    """Cosine of the sentence vector, the mean over the tokens, with the float one; the label holds the float token vectors
+    [1,T,D], zeros where the mask is."""
+    true = label[0]
     hidden = next(array for array in outputs.values() if array.ndim == 3)[0]
-    mean = (hidden * mask[:, None]).sum(0) / mask.sum()
-    return 100 * float(mean @ vector / max(1e-12, np.linalg.norm(mean) * np.linalg.norm(vector)))
+    mean, wanted = hidden[true.any(1)].mean(0), true[true.any(1)].mean(0)
+    return 100 * float(mean @ wanted / max(1e-12, np.linalg.norm(mean) * np.linalg.norm(wanted)))
 
 
 def characters(outputs: Outputs, label: np.ndarray) -> float:
     """Share of a line's characters that are read right, 100 × (1 − edit distance / length); scores [1,T,K], 0 is the blank.
 
-    The label holds the classes of the characters, filled up with −1.
+    The label [1,T] holds the classes of the characters, filled up with −1.
     """
     best = next(array for array in outputs.values() if array.ndim == 3)[0].argmax(-1)
     read = [int(c) for i, c in enumerate(best) if c and (i == 0 or c != best[i - 1])]

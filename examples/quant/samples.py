@@ -24,7 +24,7 @@ Made = tuple[Arrays, Arrays]  # calibration, evaluation
 
 RATE = 16_000
 RAPID = "rapidocr-onnxruntime/rapidocr_onnxruntime/models"
-SILERO = "silero-vad/silero_vad/data/silero_vad.onnx"
+SILERO = "silero-vad/silero_vad/data"
 EASYOCR_CHARACTERS = (
     "0123456789!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ €ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
@@ -59,7 +59,7 @@ def digits(wheels: Path) -> Made:
 
 
 def sentences(wheels: Path, tokens: int = 32) -> Made:
-    """Sentences of Python's own documentation, by the model's tokenizer; the label is the float sentence vector and mask."""
+    """Sentences of Python's own documentation, by the model's tokenizer; the labels are the float token vectors."""
     import torch
     from tokenizers import Tokenizer
     from transformers import AutoModel
@@ -74,8 +74,7 @@ def sentences(wheels: Path, tokens: int = 32) -> Made:
     net = AutoModel.from_pretrained(folder).eval()
     with torch.no_grad():
         hidden = net(torch.from_numpy(ids), torch.from_numpy(mask)).last_hidden_state.numpy()
-    vectors = (hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)
-    label = np.concatenate([vectors, mask], 1).astype(np.float32)
+    label = (hidden * mask[:, :, None]).astype(np.float32)
     calibration, judged = _split({"input_ids": ids, "attention_mask": mask, "label": label}, 100)
     calibration.pop("label")
     return calibration, judged
@@ -130,9 +129,9 @@ def _words(count: int, least: int, most: int, rng: np.random.Generator) -> list[
     return [numbers[i] if i % 5 == 4 else known[rng.integers(len(known))] for i in range(count)]
 
 
-def _codes(texts: list[str], characters: list[str]) -> np.ndarray:
-    """Class numbers of the characters, filled up with −1."""
-    label = np.full((len(texts), max(map(len, texts))), -1, np.int64)
+def _codes(texts: list[str], characters: list[str], steps: int) -> np.ndarray:
+    """Class numbers of the characters, filled up with −1 to the time steps of the output."""
+    label = np.full((len(texts), steps), -1, np.int64)
     for row, text in zip(label, texts, strict=True):
         row[: len(text)] = [characters.index(c) for c in text]
     return label
@@ -143,7 +142,7 @@ def text_line(wheels: Path) -> Made:
     rng = np.random.default_rng(0)
     texts = _words(300, 2, 4, rng)
     lines = np.stack([_line(t, 64, 64, rng)[None] for t in texts])
-    label = _codes(texts, ["", *EASYOCR_CHARACTERS])
+    label = _codes(texts, ["", *EASYOCR_CHARACTERS], 15)
     calibration, judged = _split({"line": ((lines / 255 - 0.5) / 0.5).astype(np.float32), "label": label}, 100)
     calibration.pop("label")
     return calibration, judged
@@ -157,7 +156,7 @@ def rapid_rec(wheels: Path) -> Made:
     characters = (
         _session(wheels / RAPID / "ch_PP-OCRv4_rec_infer.onnx").get_modelmeta().custom_metadata_map["character"]
     )
-    label = _codes(texts, ["", *characters.splitlines(), " "])
+    label = _codes(texts, ["", *characters.splitlines(), " "], 20)
     calibration, judged = _split({"x": ((lines / 255 - 0.5) / 0.5).astype(np.float32), "label": label}, 100)
     calibration.pop("label")
     return calibration, judged
@@ -247,12 +246,16 @@ def speech_frames(wheels: Path) -> Made:
     return {"x": first}, {"x": second, "label": label.astype(np.int64)}
 
 
-def speech_steps(wheels: Path) -> Made:
+def speech_steps(wheels: Path, file: str = "silero_vad.onnx") -> Made:
     """Frames with the 64 samples before them and the state that the float model was in."""
     calibration, judged = speech_frames(wheels)
-    session = _session(wheels / SILERO)
+    session = _session(wheels / SILERO / file)
     made = [_steps(session, part["x"]) for part in (calibration, judged)]
     return made[0], {**made[1], "label": judged["label"]}
+
+
+def speech_steps_16k(wheels: Path) -> Made:
+    return speech_steps(wheels, "silero_vad_16k_op15.onnx")
 
 
 def _steps(session, frames: np.ndarray) -> Arrays:  # type: ignore[no-untyped-def]
@@ -276,6 +279,7 @@ def _session(path: Path):  # type: ignore[no-untyped-def]
 MAKERS: dict[str, Callable[[Path], Made]] = {
     "digits": digits, "sentences": sentences, "tones": tones, "text-line": text_line, "rapid-rec": rapid_rec,
     "rapid-cls": rapid_cls, "rapid-det": rapid_det, "speech-frames": speech_frames, "speech-steps": speech_steps,
+    "speech-steps-16k": speech_steps_16k,
 }  # fmt: skip
 
 
