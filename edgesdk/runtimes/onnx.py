@@ -21,7 +21,7 @@ class OnnxRuntime(EdgeRuntime):
     name: ClassVar[str] = "onnx"
     suffix: ClassVar[str] = ".onnx"
     quantizations: ClassVar[tuple[str, ...]] = (
-        "none", "fp16", "static-int8", "dynamic-int8", "weight-int8", "weight-int4"
+        "none", "fp16", "static-int8", "dynamic-int8", "weight-int8", "weight-int4", "qat-int8"
     )  # fmt: skip
 
     def missing(self) -> str | None:
@@ -81,7 +81,7 @@ def _lower_onnx(model: Model, config: LowerConfig, out: Path, *, sizes: bool = T
     from edgesdk.runtimes import _onnx_half, _onnx_write
     from edgesdk.runtimes._onnx_versions import DEFAULT_OPSET, least_runtime, newest
 
-    graph, model = _float_graph(model, config, sizes=sizes)
+    graph, tuned = _float_graph(model, config, sizes=sizes)
     said: tuple[Warn, ...] = ()
     layers: tuple[Layer, ...] = ()
     least = ""
@@ -91,8 +91,10 @@ def _lower_onnx(model: Model, config: LowerConfig, out: Path, *, sizes: bool = T
     elif config.quantization not in ("none", "fp16"):
         from edgesdk.quantize import _onnx
 
-        quantized = _onnx.quantize(graph, model, config)
+        quantized = _onnx.quantize(graph, tuned, config)
         graph, layers, said = quantized.graph, quantized.layers, quantized.warnings
+        if config.quantization == "qat-int8":
+            said = (*tuned.warnings, *said)
         least = quantized.least_runtime
     _onnx_write.clamp(graph)
     extra, warnings = _onnx_write.write(graph, out, config.external_data_bytes)
@@ -117,6 +119,8 @@ def _float_graph(model: Model, config: LowerConfig, *, sizes: bool) -> tuple[ir.
     from edgesdk.runtimes._onnx_versions import check_opset
 
     opset = check_opset(config.opset)
+    if config.quantization == "qat-int8":
+        model = _tuned(model, config)
     if model.onnx is not None:  # the user's own graph, not what came out of a conversion and back
         graph = _onnx_source.read(model.onnx)
         _onnx_source.prepare(graph, model, config.opset, model.onnx, sizes=sizes)
@@ -127,6 +131,24 @@ def _float_graph(model: Model, config: LowerConfig, *, sizes: bool) -> tuple[ir.
         raise model.no_program or _nothing()
     _onnx_write.lift_weights(graph)
     return graph, model
+
+
+def _tuned(model: Model, config: LowerConfig) -> Model:
+    """The model after training with simulated int8; its own warnings are new, the old ones were told before.
+
+    Raises:
+        UnsupportedError: there is no PyTorch program to train.
+        InputError: samples or labels are missing or don't fit.
+    """
+    from edgesdk.quantize._qat import fine_tune
+
+    if model.program is None:
+        raise UnsupportedError(
+            "nothing_to_train", f"qat-int8 can't train {model.source.name}.",
+            why="It comes without a PyTorch program; an ONNX file holds no gradients.",
+            fix="Package the model's PyTorch source, or use --quantize static-int8.",
+        )  # fmt: skip
+    return fine_tune(replace(model, warnings=()), config)
 
 
 def _lower_ort(model: Model, config: LowerConfig, out: Path) -> Lowered:

@@ -87,7 +87,9 @@ def _ranges(graph: ir.Model, config: LowerConfig, keep: frozenset[str]) -> Mappi
     if config.quantization not in _STATIC:
         return {}
     settings: Any = find(config.quantization, config.options)
-    return _static.calibrate(graph, keep, calibration(config).first(settings.samples))
+    static: Any = find("static-int8")
+    count = min(settings.samples, static.samples) if config.quantization == "qat-int8" else settings.samples
+    return _static.calibrate(graph, keep, calibration(config).first(count))
 
 
 def _carried_out(
