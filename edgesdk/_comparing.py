@@ -30,7 +30,8 @@ class Comparison:
         self._names = [spec.name for spec in signature.outputs]
         self._fidelity = {name: Fidelity(name) for name in self._names}
         self._channels = {name: Channels() for name in self._names}
-        self._agreement = Agreement(signature.outputs)
+        ranked = metric.output if metric and metric.name.startswith("top") else None
+        self._agreement = Agreement(signature.outputs, ranked)
         self._ours = metric.fresh() if metric else None
         self._theirs = metric.fresh() if metric else None
         self._labels = labels or ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -49,9 +49,12 @@ def read_samples(args: Json, report: Report) -> Json:
     )
     for role, text, limit in asked:
         if text:
-            info = _read(text, role, limit, model, folder / role, args["seed"], report)
+            info = _read(
+                Reading(text, role, limit, args["seed"], _is_users(args["metric"])), model, folder / role, report
+            )
             warnings += info.warnings
             prints.append(info.fingerprint)
+    warnings += _about_both(prints, folder, model)
     data = "evaluation" if args["eval"] else "calibration" if args["calibration"] else "made up"
     count = _write_judge(model, folder, data, report)
     metric = _metric(args, model, Store(folder / STORES[data])) if args["eval"] else None
@@ -64,9 +67,22 @@ def read_samples(args: Json, report: Report) -> Json:
     }  # fmt: skip
 
 
-def _read(
-    text: str, role: Role, limit: int | None, model: Model, folder: Path, seed: int, report: Report
-) -> SamplesInfo:
+@dataclass(frozen=True)
+class Reading:
+    """What is read, for what, how much of it; ``free_labels`` when the user's own metric knows what they mean."""
+
+    text: str
+    role: Role
+    limit: int | None
+    seed: int
+    free_labels: bool
+
+
+def _is_users(metric: str | None) -> bool:
+    return metric is not None and ":" in metric
+
+
+def _read(asked: Reading, model: Model, folder: Path, report: Report) -> SamplesInfo:
     """Samples of one role, on disk and checked.
 
     Raises:
@@ -75,9 +91,27 @@ def _read(
     from edgesdk.data import ModelFacts, Store, check_samples, write_samples
 
     facts = ModelFacts.of(model)
-    report(f"reading the {role} samples", None)
-    info = write_samples(text, facts, folder, limit=limit, seed=seed, balanced=role == "calibration", report=report)
-    return replace(info, warnings=(*info.warnings, *check_samples(Store(folder), facts, role)))
+    report(f"reading the {asked.role} samples", None)
+    balanced = asked.role == "calibration"
+    info = write_samples(
+        asked.text, facts, folder, limit=asked.limit, seed=asked.seed, balanced=balanced, report=report
+    )
+    warnings = check_samples(Store(folder), facts, asked.role, free_labels=asked.free_labels)
+    return replace(info, warnings=(*info.warnings, *warnings))
+
+
+def _about_both(prints: list[str], folder: Path, model: Model) -> tuple[Warn, ...]:
+    """What calibration and evaluation samples say about each other."""
+    from edgesdk.data import ModelFacts, Store, compare_samples
+
+    if len(prints) < 2:
+        return ()
+    if prints[0] == prints[1]:
+        return (Warn(
+            "same_samples", "--calibration and --eval hold the same samples: the ranges were chosen for the very inputs that "
+            "the file is judged on, so it will do worse on others.",
+        ),)  # fmt: skip
+    return tuple(compare_samples(Store(folder / "calibration"), Store(folder / "evaluation"), ModelFacts.of(model)))
 
 
 def _write_judge(model: Model, folder: Path, data: str, report: Report) -> int:

@@ -52,7 +52,7 @@ def examine(targets: Sequence[str], folder: Path) -> tuple[Check, ...]:
     Raises:
         UsageError: there is no such target.
     """
-    return (_python(), *_matched(), *_runtimes(targets), *_libraries(), *_places(folder), *_tools())
+    return (_python(), *_matched(), *_runtimes(targets), *_libraries(), *_places(folder), *_tools(), *_emulators())
 
 
 def _python() -> Check:
@@ -172,7 +172,7 @@ _LIBRARIES = {
     "timm": ("vision", "names such as timm:vit_tiny_patch16_224"),
     "transformers": ("transformers", "Hugging Face folders and names"),
     "coremltools": ("coreml", "--backend coreml"),
-    "pandas": ("data", ".csv and .parquet as calibration data"),
+    "pyarrow": ("data", ".parquet as calibration data"),
 }
 
 
@@ -233,3 +233,19 @@ def _tools() -> Iterator[Check]:
             yield Check(name, "ok", found)
         else:
             yield Check(name, "optional", "not found", f"It is needed for {what}.", fix)
+
+
+def _emulators() -> Iterator[Check]:
+    """Int8 files are judged on phones' arithmetic where the engines' arm64 builds can be run."""
+    from edgesdk import emulated
+
+    for runtime in emulated.RUNTIMES:
+        sentence = emulated.missing(runtime)
+        name = f"arm64 {runtime}"
+        if sentence is None:
+            yield Check(name, "ok", "emulated by qemu")
+        else:
+            yield Check(
+                name, "optional", "not set up", f"Int8 files are judged on arm64 arithmetic with it. {sentence}",
+                f"python -m edgesdk.emulated {runtime}",
+            )  # fmt: skip

@@ -117,6 +117,14 @@ class Race:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """What the metric was at one stage of quantization-aware training: ``float``, ``fake_quantized``, ``converted``…"""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
 class Guarded:
     """Everything the guard found out about one quantized variant.
 
@@ -127,6 +135,9 @@ class Guarded:
         restored: layers that the search put back to float.
         probes: the steps of that search.
         float_bytes: size of the float twin.
+        max_drop: the limit that the file was held to; None for the default gate.
+        stages: of quantization-aware training; empty for other schemes.
+        host: this machine's processor and what its arithmetic hides, see :func:`edgesdk.emulated.host_cpu`.
         tried: with ``auto``, what became of every candidate: ``{"executorch-xnnpack-fp16": "kept"}``.
     """
 
@@ -138,6 +149,9 @@ class Guarded:
     probes: tuple[Probe, ...] = ()
     float_bytes: int | None = None
     race: Race | None = None
+    max_drop: float | None = None
+    stages: tuple[Stage, ...] = ()
+    host: dict[str, Any] = field(default_factory=dict)
     tried: dict[str, str] = field(default_factory=dict)
 
     def metric_json(self) -> Json | None:

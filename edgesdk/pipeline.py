@@ -27,6 +27,20 @@ def run(config: PackageConfig, progress: Progress) -> Package:
     Raises:
         EdgeError: see ``edgesdk.errors``; nothing is left behind then.
     """
+    return run_all([config], progress)[0]
+
+
+def run_all(configs: Sequence[PackageConfig], progress: Progress) -> list[Package]:
+    """The packages of one command; targets that ship the same files import, lower and verify them once.
+
+    Raises:
+        EdgeError: see ``edgesdk.errors``; the packages before the one that failed stand.
+    """
+    with contextlib.ExitStack() as shop:
+        return [_run(config, progress, shop) for config in configs]
+
+
+def _run(config: PackageConfig, progress: Progress, shop: contextlib.ExitStack) -> Package:
     begin = time.perf_counter()
     job = prepare(config)
     folder = config.folder(job.name).absolute()
@@ -72,6 +86,10 @@ def _check_data(config: PackageConfig) -> None:
             from edgesdk.data import locate_data
 
             locate_data(text)
+    if config.metric:
+        from edgesdk.metrics import check_name
+
+        check_name(config.metric)
 
 
 def _data_fingerprint(text: str) -> str | None:

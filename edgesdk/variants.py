@@ -19,11 +19,14 @@ from edgesdk.evaluation import ERRORS, EVALUATION, GUARDED, RACE, Evaluation, Gu
 from edgesdk.guard import Search, Tools
 from edgesdk.judging import measured, remarks, shortfall
 from edgesdk.planning import VariantPlan
+from edgesdk.quantize import schemes
 from edgesdk.runtimes import find
 
 Json = dict[str, Any]
 _ERROR_SAMPLES = 32
-"""Calibration samples on which the noise of each layer is measured."""
+"""Calibration samples on which the noise of each layer is measured when layers must go back to float."""
+_SHOWN_SAMPLES = 8
+"""The same when the figures are only shown."""
 HARDLY_SMALLER = 0.9
 """Share of the float file's size above which the user is told that nothing was gained."""
 _ARM64_SAMPLES = 64
@@ -133,11 +136,24 @@ class Maker:
         tools = Tools(
             lower=lambda keep, where: self.builder.descend(plan, self.imported, where / file, keep),
             evaluate=lambda lowered: self._evaluate(plan, lowered),
-            errors=lambda: self._errors(plan),
+            errors=lambda: self._errors(plan, _ERROR_SAMPLES),
             report=self.builder.progress.update,
         )
         lowered, verification, guarded = Search(plan.id, self.builder.config.max_drop, tools, folder).run()
-        return lowered, verification, self._on_arm64(plan, lowered, guarded)
+        return lowered, verification, self._complete(plan, lowered, guarded)
+
+    def _complete(self, plan: VariantPlan, lowered: Lowered, guarded: Guarded) -> Guarded:
+        """What the report shows of a file that passed: noise of its layers, the processor, arm64's answers."""
+        from edgesdk import emulated
+
+        if not is_quantized(plan.quantization):
+            return guarded
+        calibrated = schemes()[plan.quantization].calibrated
+        errors = guarded.errors or (self._errors(plan, _SHOWN_SAMPLES) if calibrated else ())
+        guarded = replace(
+            guarded, errors=errors, max_drop=self.builder.config.max_drop, host=emulated.host_cpu().to_json()
+        )
+        return self._on_arm64(plan, lowered, guarded)
 
     def _can_judge(self, plan: VariantPlan) -> bool:
         """Files that no engine here runs are judged on the device; float files only when there is labelled data."""
@@ -170,8 +186,8 @@ class Maker:
         args = self._args(plan, file=str(lowered.path), **self._asked())
         return EVALUATION.validate_python(self.builder.submit("_data_jobs:evaluate", args).result()[1])
 
-    def _errors(self, plan: VariantPlan) -> tuple[LayerError, ...]:
-        args = self._args(plan, config=self.builder.lower_args(plan), samples=_ERROR_SAMPLES)
+    def _errors(self, plan: VariantPlan, samples: int) -> tuple[LayerError, ...]:
+        args = self._args(plan, config=self.builder.lower_args(plan), samples=samples)
         found: tuple[LayerError, ...] = ERRORS.validate_python(
             self.builder.submit("_data_jobs:layer_errors", args).result()[1]["errors"]
         )
@@ -179,8 +195,6 @@ class Maker:
 
     def _on_arm64(self, plan: VariantPlan, lowered: Lowered, guarded: Guarded) -> Guarded:
         """The same judgement on the arithmetic of phones, where the emulator is set up."""
-        if not is_quantized(plan.quantization):
-            return guarded
         missing = _emulator(plan.runtime)
         if missing:
             return replace(guarded, arm64_why=missing)
