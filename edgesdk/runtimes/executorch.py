@@ -21,7 +21,7 @@ class ExecutorchRuntime(EdgeRuntime):
     backends: ClassVar[tuple[str, ...]] = ("xnnpack", "portable", "coreml", "vulkan", "mps")
     runs_here: ClassVar[frozenset[str]] = frozenset({"xnnpack", "portable"})
     quantizations: ClassVar[tuple[str, ...]] = (
-        "none", "fp16", "weight-int8", "dynamic-int8", "weight-int4", "static-int8",
+        "none", "fp16", "weight-int8", "dynamic-int8", "weight-int4", "static-int8", "qat-int8",
     )  # fmt: skip
 
     def missing(self) -> str | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from edgesdk.quantize._pt2e._graph import attribute
@@ -268,10 +267,14 @@ def _weight(wishes: Wishes, axis: int | None) -> Any:
     from torchao.quantization.pt2e import fake_quantize, observer
     from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-    watch: Any = observer.PerChannelMinMaxObserver if axis is not None else observer.MinMaxObserver
-    make = partial(watch.with_args, eps=WEIGHT_EPS)()
-    if wishes.mode == "qat":
-        make = fake_quantize.FakeQuantize.with_args(observer=watch, eps=WEIGHT_EPS)
+    if wishes.mode == "qat":  # the weights of the moment, not those of earlier steps
+        moving: Any = (
+            observer.MovingAverageMinMaxObserver if axis is None else observer.MovingAveragePerChannelMinMaxObserver
+        )
+        make = fake_quantize.FakeQuantize.with_args(observer=moving, eps=WEIGHT_EPS, averaging_constant=1.0)
+    else:
+        watch: Any = observer.MinMaxObserver if axis is None else observer.PerChannelMinMaxObserver
+        make = watch.with_args(eps=WEIGHT_EPS)
     return QuantizationSpec(
         dtype=torch.int8, quant_min=-127, quant_max=127,
         qscheme=torch.per_tensor_symmetric if axis is None else torch.per_channel_symmetric,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from edgesdk.runtimes._base import LowerConfig
 
-SCHEMES = ("dynamic-int8", "static-int8", "weight-int4", "weight-int8")
+SCHEMES = ("dynamic-int8", "qat-int8", "static-int8", "weight-int4", "weight-int8")
 """The schemes of ``edgesdk.quantize`` that this package carries out."""
 
 
@@ -42,6 +42,7 @@ class Converted:
     record: Annotated
     weights: Mapping[str, Any] = field(default_factory=dict)
     precisions: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[Warn, ...] = ()
 
 
 def quantize(model: Model, config: LowerConfig) -> Quantized:
@@ -55,7 +56,7 @@ def quantize(model: Model, config: LowerConfig) -> Quantized:
     islands = float_islands(made.module) if config.quantization in ("static-int8", "qat-int8") else []
     layers = layers_of(made.record.sites, made.record.quantized, made.record.why, made.precisions)
     program: Any = model.program
-    notes = (*large_float_weights(layers, weight_bytes(program)), *islands)
+    notes = (*made.notes, *large_float_weights(layers, weight_bytes(program)), *islands)
     with graphs.quiet():
         embed(made.module)
     without_unread(made.module)
@@ -69,6 +70,8 @@ def convert(model: Model, config: LowerConfig, *, keep_weights: bool = False) ->
         return convert_weights(model, config)
     if config.quantization == "dynamic-int8":
         return convert_dynamic(model, config, keep_weights=keep_weights)
+    if config.quantization == "qat-int8":
+        return convert_tuned(model, config, keep_weights=keep_weights)
     return convert_static(model, config, keep_weights=keep_weights)
 
 
@@ -140,6 +143,17 @@ def _float_weights(prepared: GraphModule, record: Annotated) -> dict[str, Any]:
     """The weights that the observers of the quantized layers look at."""
     values = calibrate.fixed_values(prepared)
     return {s.node.name: values[s.node.args[1]] for s in record.quantized if s.weight is not None}  # type: ignore[index]
+
+
+def convert_tuned(model: Model, config: LowerConfig, *, keep_weights: bool = False) -> Converted:
+    """Train with simulated int8, and convert with the trained ranges."""
+    from edgesdk.quantize._qat import tune
+
+    tuned = tune(model, config)
+    with graphs.quiet():
+        calibrate.protect_biases(tuned.prepared, tuned.record.quantized)
+        made = _converted(tuned.prepared, tuned.record, keep_weights)
+    return replace(made, notes=tuned.warnings)
 
 
 def convert_dynamic(model: Model, config: LowerConfig, *, keep_weights: bool = False) -> Converted:

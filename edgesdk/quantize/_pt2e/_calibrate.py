@@ -130,7 +130,10 @@ _NOTHING = _Nothing()
 
 def observer_of(prepared: GraphModule, node: Any) -> Any | None:
     """The observer that the node calls; None for other nodes."""
-    return prepared.get_submodule(str(node.target)) if getattr(node, "op", "") == "call_module" else None
+    if getattr(node, "op", "") != "call_module":
+        return None
+    found = prepared.get_submodule(str(node.target))
+    return getattr(found, "activation_post_process", found)  # of a fake quantization
 
 
 def _fixed(prepared: GraphModule) -> set[Node]:

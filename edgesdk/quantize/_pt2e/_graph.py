@@ -141,14 +141,17 @@ def _flat(module: GraphModule, leaves: list[Any]) -> torch.nn.Module:
                 return super().run_node(n)
 
     class Flat(torch.nn.Module):
+        """Holds the very dictionaries of the graph module, so that weights keep their names."""
+
         def __init__(self) -> None:
             super().__init__()
-            self.inner = module
+            self._parameters, self._buffers, self._modules = module._parameters, module._buffers, module._modules
+            self._held = [module]  # in a list: as a submodule it would put its name before all others
 
         def forward(self, *tensors: torch.Tensor) -> Any:
             given = iter(tensors)
             values = [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-            return tuple(Traced(self.inner).run(*values, enable_io_processing=False))
+            return tuple(Traced(self._held[0]).run(*values, enable_io_processing=False))
 
     return Flat()
 

@@ -1,0 +1,431 @@
+"""Quantization-aware training on the exported graph, the same for every runtime.
+
+Batch norms are folded into the convolutions before them: their statistics stay as they are. Every step sees weights and
+activations rounded as the int8 file will round them, and gradients pass straight through.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from edgesdk.artifacts import Dim, Model, Warn
+from edgesdk.data import Sample, Store
+from edgesdk.errors import InputError
+from edgesdk.quantize._goal import Goal, choose_goal
+from edgesdk.quantize._pt2e import _calibrate as calibrate
+from edgesdk.quantize._pt2e import _graph as graphs
+from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
+from edgesdk.quantize._pt2e._sites import path_of
+from edgesdk.quantize._pt2e._widen import widen
+from edgesdk.quantize.qat_int8 import QatInt8
+
+if TYPE_CHECKING:
+    import torch
+    from torch.fx import GraphModule
+
+    from edgesdk.runtimes._base import LowerConfig
+
+Report = Callable[[str], None]
+
+WARM_UP = 64
+"""Samples whose ranges are measured before the first step."""
+JUDGED = 512
+"""Samples that the table of stages is computed on, at most."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The same metric after each stage (pitfall Q-13); the lowered file's is the guard's to measure."""
+
+    metric: str
+    samples: int
+    float_: float
+    fake_quantized: float
+    converted: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.metric} on {self.samples} samples: float {self.float_:.4g}, fake-quantized "
+            f"{self.fake_quantized:.4g}, converted {self.converted:.4g}"
+        )
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A net after training.
+
+    Attributes:
+        model: with the tuned float weights.
+        prepared: the graph with fake quantization and its trained ranges, on the CPU, for ``convert_pt2e``.
+        record: which layers are quantized.
+    """
+
+    model: Model
+    prepared: GraphModule
+    record: Annotated
+    stages: Stages
+    warnings: tuple[Warn, ...]
+
+
+def fine_tune(model: Model, config: LowerConfig, report: Report | None = None) -> Model:
+    """``model`` with float weights that bear int8 better, batch norms folded; for every runtime's own static int8.
+
+    Args:
+        config: ``quantization`` is ``qat-int8``; ``calibration`` a store whose samples carry labels.
+        report: is told the loss once an epoch.
+
+    Raises:
+        InputError: samples or labels are missing or don't fit an output, or the first step gave no finite number.
+    """
+    tuned = tune(model, config, report)
+    return replace(tuned.model, warnings=(*tuned.model.warnings, *tuned.warnings))
+
+
+def tune(model: Model, config: LowerConfig, report: Report | None = None) -> Tuned:
+    """Train and keep everything that ExecuTorch's conversion needs; see :func:`fine_tune`."""
+    with graphs.quiet():
+        trainer = Trainer(model, config)
+        before = trainer.judge(trainer.prepared, rounded=False)
+        stopped = trainer.train(report)
+        trainer.finish()
+        after = trainer.judge(trainer.prepared, rounded=True)
+        converted = trainer.judge(trainer.converted(), rounded=True)
+        stages = Stages(trainer.goal.metric, min(len(trainer.store), JUDGED), before, after, converted)
+        tuned = replace(
+            model, program=trainer.float_program(), module=None, script=None, onnx=None, no_program=None
+        )  # fmt: skip
+    warnings = (Warn("qat_stages", f"{stages}."), *((stopped,) if stopped else ()))
+    return Tuned(tuned, trainer.prepared, trainer.record, stages, warnings)
+
+
+def labelled(config: LowerConfig) -> Store:
+    """The store of training samples.
+
+    Raises:
+        InputError: it is missing or empty, or its samples carry no labels.
+    """
+    store = calibrate.opened(config.calibration)
+    if not store.labelled:
+        raise InputError(
+            "no_labels", "qat-int8 trains, and the calibration samples carry no labels.",
+            why="Training needs to know what each sample should give.",
+            fix="Give an .npz with an array 'label', or a folder with one sub-folder for each class; or use static-int8.",
+        )  # fmt: skip
+    return store
+
+
+class Trainer:
+    """Trains one net; :meth:`state` and :meth:`load` allow to stop and to go on as if nothing had happened (Q-11)."""
+
+    def __init__(self, model: Model, config: LowerConfig) -> None:
+        from edgesdk.quantize import find
+
+        self._model, self._seed = model, config.seed
+        scheme = find(config.quantization, config.options)
+        if not isinstance(scheme, QatInt8):
+            raise TypeError(f"{config.quantization} does not train")
+        self._scheme = scheme
+        self.store = labelled(config)
+        self._count = min(len(self.store), self._scheme.samples)
+        self._wishes = Wishes(
+            mode="qat", per_channel=self._scheme.per_channel, keep=frozenset(config.keep_float)
+        )  # fmt: skip
+        self._program, self._device = _placed(model.program)
+        self._prepare()
+        self.goal = self._goal()
+        self._warm_up()
+        self._parameters = [p for p in self.prepared.parameters() if p.is_floating_point()]
+        self._optimizer = _adam(self._parameters, self._scheme.learning_rate)
+        self._batch = _stackable(model, self.store, self._scheme.batch)
+        self.step = 0
+
+    # -- the graph -----------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
+
+        module = _folded(graphs.module_of(self._program), self._wishes)
+        self._state = {name: graphs.attribute(module, name).clone() for name in graphs.written_buffers(module)}
+        chosen, self.record = quantizer(self._wishes)
+        self.prepared: Any = prepare_qat_pt2e(graphs.detached(module), chosen)
+        if not any(site.weight is not None for site in self.record.quantized):
+            from edgesdk.quantize._pt2e._layers import nothing_quantized
+
+            raise nothing_quantized("qat-int8", self.record.sites, self.record.why, "--quantize weight-int8")
+        for parameter in self.prepared.parameters():
+            parameter.requires_grad_(parameter.is_floating_point())
+
+    def _goal(self) -> Goal:
+        import torch
+
+        sample = self.store[0]
+        _switch(self.prepared, observing=False, rounding=False)
+        with torch.no_grad():
+            outputs = self._outputs(self.prepared, [sample])
+        return choose_goal(outputs, self._label([sample]), [spec.name for spec in self._model.signature.outputs])
+
+    def _warm_up(self) -> None:
+        import torch
+
+        _switch(self.prepared, observing=True, rounding=False)
+        with torch.no_grad():
+            for sample in self.store.first(min(WARM_UP, self._count)):
+                kept = self._ranges()
+                self._outputs(self.prepared, [sample])
+                if not all(bool(torch.isfinite(buffer).all()) for buffer, _ in kept):
+                    _restore(kept)  # a bad sample: training will name it
+        calibrate.fixed_values(self.prepared)
+        calibrate.check_observers(self.prepared, self.record.quantized)
+        _switch(self.prepared, observing=True, rounding=True)
+
+    def finish(self) -> None:
+        """Move to the CPU, take the ranges of the final weights, and keep zero points within int8 (pitfall Q-11)."""
+        self.prepared.to("cpu")
+        self._device = "cpu"
+        _switch(self.prepared, observing=True, rounding=True)
+        calibrate.fixed_values(self.prepared)
+        _switch(self.prepared, observing=False, rounding=True)
+        for module in _fakes(self.prepared):
+            module.zero_point.clamp_(module.quant_min, module.quant_max)
+        if self._program is not self._model.program:
+            self._program = self._model.program
+
+    def converted(self) -> GraphModule:
+        """A converted copy; the graph itself stays as it is."""
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
+        made: GraphModule = convert_pt2e(graphs.detached(self.prepared))
+        return made
+
+    def float_program(self) -> Any:
+        """The program with the tuned weights, batch norms folded, nothing quantized."""
+        import torch
+
+        program: Any = self._model.program
+        module = _folded(graphs.module_of(program), replace(self._wishes, mode="static"), wide=False)
+        tuned = dict(self.prepared.named_parameters())
+        for name, old in list(module.named_parameters()):
+            if name in tuned:
+                owner, _, leaf = name.rpartition(".")
+                value = tuned[name].detach().cpu().reshape(old.shape).clone()
+                setattr(module.get_submodule(owner), leaf, torch.nn.Parameter(value, requires_grad=False))
+        return graphs.exported(module, program)
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole training."""
+        return int(self._scheme.epochs * math.ceil(self._count / self._scheme.batch))
+
+    def train(self, report: Report | None = None, until: int | None = None) -> Warn | None:
+        """Go on to step ``until``, or to the end.
+
+        Returns:
+            a warning when a step gave no finite number: training stopped there, with the weights before it (Q-10).
+        """
+        per_epoch = math.ceil(self._count / self._scheme.batch)
+        total, last = 0.0, self.steps if until is None else until
+        while self.step < last:
+            epoch, place = divmod(self.step, per_epoch)
+            chosen = self._order(epoch)[place * self._scheme.batch : (place + 1) * self._scheme.batch]
+            loss = self._one_step([self.store[int(i)] for i in chosen])
+            if isinstance(loss, Warn):
+                return loss
+            total += loss
+            self.step += 1
+            if report and self.step % per_epoch == 0:
+                report(f"epoch {epoch + 1} of {self._scheme.epochs}: {self.goal.name} {total / per_epoch:.4g}")
+                total = 0.0
+        return None
+
+    def state(self) -> dict[str, Any]:
+        """Everything that :meth:`load` needs, for ``torch.save``."""
+        import copy
+
+        found = {"step": self.step, "net": self.prepared.state_dict(), "optimizer": self._optimizer.state_dict()}
+        return copy.deepcopy(found)
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go back to what :meth:`state` returned."""
+        self.step = int(state["step"])
+        self.prepared.load_state_dict(state["net"])
+        self._optimizer.load_state_dict(state["optimizer"])
+
+    def _order(self, epoch: int) -> Any:
+        import numpy as np
+
+        return np.random.default_rng([self._seed, epoch]).permutation(self._count)
+
+    def _one_step(self, samples: list[Sample]) -> float | Warn:
+        import torch
+
+        kept = self._ranges()
+        self._optimizer.zero_grad()
+        total = 0.0
+        for part in _parts(samples, self._batch):
+            loss = self.goal.loss(self._outputs(self.prepared, part), self._label(part)) * (len(part) / len(samples))
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+        finite = math.isfinite(total) and all(
+            bool(torch.isfinite(p.grad).all()) for p in self._parameters if p.grad is not None
+        )
+        if not finite:
+            _restore(kept)
+            return self._broken(samples)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._scheme.learning_rate * 0.5 * (1 + math.cos(math.pi * self.step / self.steps))
+        self._optimizer.step()
+        return total
+
+    def _ranges(self) -> list[tuple[Any, Any]]:
+        """The buffers of the fake quantizations, each with a copy; a bad sample would spoil them for good."""
+        return [(buffer, buffer.clone()) for fake in _fakes(self.prepared) for buffer in fake.buffers()]
+
+    def _broken(self, samples: list[Sample]) -> Warn:
+        """Where the first number that isn't finite arose."""
+        place = next((found for s in samples if (found := self._first_bad(s))), "in the gradients")
+        text = f"A number that isn't finite was first seen at step {self.step + 1} {place}"
+        if self.step == 0:
+            raise InputError(
+                "qat_diverged", f"{text}; there are no good weights to keep.",
+                why="A sample holds NaN or infinity, or the learning rate is far too large.",
+                fix="Check that sample, or lower the learning rate; static-int8 needs no training.",
+            )  # fmt: skip
+        return Warn("qat_stopped", f"{text}; training stopped there, with the weights of step {self.step}.")
+
+    def _first_bad(self, sample: Sample) -> str | None:
+        import numpy as np
+        import torch
+
+        for name, value in sample.feed.items():
+            if not np.isfinite(value).all():
+                return f"in the input '{name}' of {sample.where}"
+
+        found: list[str] = []
+
+        class Watch(torch.fx.Interpreter):
+            def run_node(self, n: torch.fx.Node) -> Any:
+                result = super().run_node(n)
+                if not found and isinstance(result, torch.Tensor) and not bool(torch.isfinite(result).all()):
+                    found.append(f"in the layer '{path_of(n)}' for {sample.where}")
+                return result
+
+        _switch(self.prepared, observing=False, rounding=True)
+        with torch.no_grad():
+            Watch(self.prepared).run(*self._leaves([sample]), enable_io_processing=False)
+        _switch(self.prepared, observing=True, rounding=True)
+        return found[0] if found else None
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def judge(self, module: GraphModule, *, rounded: bool) -> float:
+        """The metric over the samples; higher is better for accuracy, lower for errors."""
+        import torch
+
+        _switch(module, observing=False, rounding=rounded)
+        with torch.no_grad():
+            values = [
+                self.goal.score(self._outputs(module, [sample]), self._label([sample]))
+                for sample in self.store.first(JUDGED)
+            ]
+        _switch(module, observing=True, rounding=True)
+        return math.fsum(values) / len(values)
+
+    def _outputs(self, module: GraphModule, samples: Sequence[Sample]) -> list[Any]:
+        import torch
+
+        for name, value in self._state.items():
+            owner, _, leaf = name.rpartition(".")
+            setattr(module.get_submodule(owner), leaf, value.clone().to(self._device))
+        args, kwargs = torch.utils._pytree.tree_unflatten(self._leaves(samples), self._program.call_spec.in_spec)
+        return list(torch.utils._pytree.tree_leaves(module(*args, **kwargs)))
+
+    def _leaves(self, samples: Sequence[Sample]) -> list[Any]:
+        import torch
+
+        rows = [graphs.leaves_of(self._model, sample.feed) for sample in samples]
+        columns = zip(*rows, strict=True)
+        whole = [torch.cat(c) if isinstance(c[0], torch.Tensor) and len(c) > 1 else c[0] for c in columns]
+        return [v.to(self._device) if isinstance(v, torch.Tensor) else v for v in whole]
+
+    def _label(self, samples: Sequence[Sample]) -> Any:
+        import numpy as np
+        import torch
+
+        arrays = [np.asarray(s.label) for s in samples]
+        whole = np.concatenate([a[None] if a.ndim == 0 else a for a in arrays])
+        return torch.from_numpy(whole.copy()).to(self._device)
+
+
+def _switch(module: Any, *, observing: bool, rounding: bool) -> None:
+    """Whether ranges are measured, and whether values are rounded."""
+    for fake in _fakes(module):
+        fake.enable_observer(observing)
+        fake.enable_fake_quant(rounding)
+
+
+def _restore(kept: list[tuple[Any, Any]]) -> None:
+    import torch
+
+    with torch.no_grad():
+        for buffer, value in kept:
+            buffer.copy_(value)
+
+
+def _fakes(module: Any) -> Iterator[Any]:
+    from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
+
+    return (m for m in module.modules() if isinstance(m, FakeQuantizeBase))
+
+
+def _folded(module: GraphModule, wishes: Wishes, *, wide: bool = True) -> GraphModule:
+    from torchao.quantization.pt2e.utils import _fuse_conv_bn_, _fuse_linear_bn_
+
+    if wide:
+        widen(module, wishes.keep)
+    _fuse_conv_bn_(module)
+    _fuse_linear_bn_(module)
+    return module
+
+
+def _adam(parameters: list[Any], rate: float) -> Any:
+    import torch
+
+    return torch.optim.Adam(parameters, lr=rate, foreach=False)
+
+
+def _placed(program: Any) -> tuple[Any, str]:
+    """On the GPU where there is one."""
+    import copy
+
+    import torch
+
+    if not torch.cuda.is_available():
+        return program, "cpu"
+    from torch.export.passes import move_to_device_pass
+
+    return move_to_device_pass(copy.deepcopy(program), "cuda"), "cuda"
+
+
+def _parts(samples: list[Sample], size: int) -> Iterator[list[Sample]]:
+    return (samples[i : i + size] for i in range(0, len(samples), size))
+
+
+def _stackable(model: Model, store: Store, wanted: int) -> int:
+    """How many samples fit into one call: all when every input's first size is one dynamic batch, else one at a time."""
+    dims = [spec.shape[0] if spec.shape else None for spec in model.signature.inputs]
+    first = store[0]
+    shapes = {name: value.shape for name, value in first.feed.items()}
+    alike = all({n: v.shape for n, v in store[i].feed.items()} == shapes for i in range(len(store)))
+    if not alike or not all(isinstance(d, Dim) for d in dims):
+        return 1
+    most = min(d.max for d in dims if isinstance(d, Dim))
+    rows = max(shape[0] for shape in shapes.values())
+    return int(max(1, min(wanted, most // rows)))
+
+
+__all__ = ["Stages", "Trainer", "Tuned", "fine_tune", "labelled", "tune"]

@@ -1,0 +1,217 @@
+"""Quantization-aware training: it learns, it can be stopped and resumed, and it says where numbers broke."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from edgesdk.artifacts import Dim, Model
+from edgesdk.errors import InputError
+from edgesdk.quantize._qat import Trainer, fine_tune, tune
+from edgesdk.runtimes import LowerConfig
+from tests.quantize.pt2e.helpers import noise, store
+from tests.runtimes.executorch_nets import RUNTIME, model_of
+
+
+class Net(nn.Module):
+    """Two convolutions with a batch norm; the class of a picture is the brightest of its four channels."""
+
+    def __init__(self, end: nn.Module | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.norm = nn.Conv2d(4, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.depth, self.head = nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Linear(8, 4)
+        self.end = end or nn.Identity()
+        nn.init.uniform_(self.norm.running_var, 0.5, 2.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.depth(self.norm(self.first(x)).relu()).relu()
+        return self.end(self.head(y.mean((2, 3))))
+
+
+def pictures(count: int, seed: int = 0) -> tuple[list[dict[str, np.ndarray]], list[Any]]:
+    feeds = noise([(1, 4, 6, 6)], count, seed)
+    labels = [int(np.random.default_rng([seed, i]).integers(4)) for i in range(count)]
+    for feed, label in zip(feeds, labels, strict=True):
+        feed["x0"][0, label] += 2.0
+    return feeds, [[label] for label in labels]
+
+
+def model(net: nn.Module | None = None, batch: bool = True) -> Model:
+    if not batch:
+        return model_of(net or Net(), (torch.randn(1, 4, 6, 6),))
+    many = torch.export.Dim("batch", min=1, max=64)
+    return model_of(net or Net(), (torch.randn(2, 4, 6, 6),), dynamic=({0: many},), dims=[(Dim(1, 64), 4, 6, 6)])
+
+
+def config(folder: Path, count: int = 64, **options: Any) -> LowerConfig:
+    feeds, labels = pictures(count)
+    data = store(folder, feeds, labels)
+    return LowerConfig(quantization="qat-int8", calibration=data, options={"learning_rate": 0.01, **options})
+
+
+def accuracy(program: Any) -> float:
+    feeds, labels = pictures(64, seed=5)
+    run = program.module(check_guards=False)
+    with torch.no_grad():
+        right = [int(run(torch.from_numpy(f["x0"]))[0].argmax()) == k[0] for f, k in zip(feeds, labels, strict=True)]
+    return sum(right) / len(right)
+
+
+def test_training_improves_the_float_weights_for_unseen_samples(tmp_path: Path) -> None:
+    given = model()
+    heard: list[str] = []
+    tuned = fine_tune(given, config(tmp_path, epochs=6, batch=16), heard.append)
+    assert given.program is not None
+    assert accuracy(given.program) < 0.5 < 0.65 < accuracy(tuned.program)
+    assert len(heard) == 6 and "cross entropy" in heard[0]
+    assert tuned.signature == given.signature and tuned.module is None
+
+
+def test_pitfall_q_13_the_stages_are_told_in_one_metric(tmp_path: Path) -> None:
+    tuned = tune(model(), config(tmp_path, epochs=6, batch=16))
+    stages = tuned.stages
+    assert stages.metric == "top-1" and stages.samples == 64
+    assert stages.fake_quantized > stages.float_ + 0.2
+    assert abs(stages.converted - stages.fake_quantized) <= 2 / 64
+    (told,) = [w for w in tuned.warnings if w.code == "qat_stages"]
+    assert "float" in told.message and "converted" in told.message
+
+
+def test_the_tuned_file_computes_what_the_trained_graph_does(tmp_path: Path) -> None:
+    lowered = RUNTIME.lower(model(), config(tmp_path, epochs=6, batch=16), tmp_path / "q.pte")
+    assert {layer.precision for layer in lowered.layers} == {"int8"} and lowered.delegated_fraction == 1.0
+    assert "qat_stages" in [w.code for w in lowered.warnings]
+    runner = RUNTIME.load(lowered.path, model().signature)
+    feeds, labels = pictures(64, seed=5)
+    right = [int(runner.run([f["x0"]])[0].argmax()) == k[0] for f, k in zip(feeds, labels, strict=True)]
+    assert sum(right) / 64 > 0.65
+
+
+def test_the_model_stays_as_it_was_and_training_is_repeatable(tmp_path: Path) -> None:
+    given = model()
+    assert given.program is not None
+    before = {name: value.clone() for name, value in given.program.state_dict.items()}
+    settings = config(tmp_path, epochs=1, batch=16)
+    first, second = fine_tune(given, settings), fine_tune(given, settings)
+    assert all(torch.equal(before[name], value) for name, value in given.program.state_dict.items())
+    assert first.program is not None and second.program is not None
+    assert first.program.state_dict.keys() >= {"first.weight", "head.weight"}
+    for name, value in first.program.state_dict.items():
+        assert torch.equal(value, second.program.state_dict[name])
+    other = fine_tune(given, replace(settings, seed=1))
+    assert other.program is not None
+    assert not torch.equal(other.program.state_dict["head.weight"], first.program.state_dict["head.weight"])
+
+
+def test_pitfall_q_11_stopped_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
+    settings = config(tmp_path, epochs=2, batch=16)
+    whole = Trainer(model(), settings)
+    whole.train()
+    first = Trainer(model(), settings)
+    first.train(until=3)
+    torch.save(first.state(), tmp_path / "state.pt")
+    second = Trainer(model(), settings)
+    second.load(torch.load(tmp_path / "state.pt", weights_only=True))
+    second.train()
+    assert second.step == whole.step == whole.steps == 8
+    wanted = whole.prepared.state_dict()
+    for name, value in second.prepared.state_dict().items():
+        assert torch.equal(value, wanted[name]), name
+
+
+def test_pitfall_q_11_zero_points_stay_within_int8(tmp_path: Path) -> None:
+    """Activations far from zero."""
+    feeds, labels = pictures(16)
+    data = store(tmp_path, [{"x0": f["x0"] + 1000} for f in feeds], labels)
+    tuned = tune(model(), LowerConfig(quantization="qat-int8", calibration=data, options={"epochs": 1, "batch": 8}))
+    points = [v for name, v in tuned.prepared.state_dict().items() if name.endswith("zero_point")]
+    assert points and all(int(v.min()) >= -128 and int(v.max()) <= 127 for v in points)
+
+
+def test_a_fixed_batch_is_trained_by_adding_up_gradients(tmp_path: Path) -> None:
+    """One sample at a time: the same way downhill, though ranges are measured sample by sample."""
+    settings = config(tmp_path, 16, epochs=1, batch=8, learning_rate=1e-3)
+    start = fine_tune(model(), replace(settings, options={**settings.options, "learning_rate": 0.0})).program
+    stacked, single = (fine_tune(model(batch=b), settings).program for b in (True, False))
+    assert start is not None and stacked is not None and single is not None
+    moves = [(p.state_dict["head.weight"] - start.state_dict["head.weight"]).flatten() for p in (stacked, single)]
+    assert torch.cosine_similarity(*moves, dim=0) > 0.8
+
+
+class Explodes(nn.Module):
+    """Fine for small inputs, infinite for large ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = Net()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x) / (x.amax((1, 2, 3)).unsqueeze(1) < 50).to(x.dtype)
+
+
+def test_pitfall_q_10_a_bad_sample_stops_training_and_is_named(tmp_path: Path) -> None:
+    feeds, labels = pictures(32)
+    settings = config(tmp_path / "a", 32, epochs=1, batch=8)
+    third = np.random.default_rng([settings.seed, 0]).permutation(32)[16:24]
+    feeds[int(third[1])]["x0"][0, 0, 0, 0] = np.nan
+    settings = replace(settings, calibration=store(tmp_path / "b", feeds, labels))
+    good, bad = Trainer(model(), settings), Trainer(model(), settings)
+    good.train(until=2)
+    warned = bad.train()
+    assert warned is not None and "step 3" in warned.message and "sample" in warned.message
+    assert torch.equal(bad.prepared.state_dict()["head.weight"], good.prepared.state_dict()["head.weight"])
+
+
+def test_pitfall_q_10_the_layer_is_named(tmp_path: Path) -> None:
+    feeds, labels = pictures(8)
+    for feed in feeds:
+        feed["x0"][0, 0, 0, 0] = 60.0
+    data = store(tmp_path, feeds, labels)
+    with pytest.raises(InputError) as caught:
+        fine_tune(model(Explodes(), batch=False), LowerConfig(quantization="qat-int8", calibration=data))
+    assert caught.value.code == "qat_diverged" and "div" in caught.value.message
+
+
+def test_labels_are_needed(tmp_path: Path) -> None:
+    data = store(tmp_path, pictures(4)[0])
+    with pytest.raises(InputError) as caught:
+        fine_tune(model(), LowerConfig(quantization="qat-int8", calibration=data))
+    assert caught.value.code == "no_labels"
+
+
+CASES: dict[str, tuple[nn.Module, Any, str]] = {
+    "softmax": (Net(nn.Softmax(1)), [2], "cross entropy"),
+    "log softmax": (Net(nn.LogSoftmax(1)), [2], "cross entropy"),
+    "regression": (Net(), [[0.5, 1.0, -1.0, 2.0]], "mean squared error"),
+    "one score": (nn.Sequential(Net(), nn.Linear(4, 1)), [1], "cross entropy"),
+    "one probability": (nn.Sequential(Net(), nn.Linear(4, 1), nn.Sigmoid()), [1], "cross entropy"),
+    "pixels": (nn.Conv2d(4, 5, 1), np.arange(36).reshape(1, 6, 6) % 5, "cross entropy"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_the_loss_follows_from_output_and_label(case: str, tmp_path: Path) -> None:
+    net, label, loss = CASES[case]
+    data = store(tmp_path, noise([(1, 4, 6, 6)], 4), [label] * 4)
+    options = {"epochs": 8, "batch": 4, "learning_rate": 0.01}
+    heard: list[str] = []
+    fine_tune(
+        model(net, batch=False), LowerConfig(quantization="qat-int8", calibration=data, options=options), heard.append
+    )
+    values = [float(text.rpartition(" ")[2]) for text in heard]
+    assert loss in heard[0] and all(map(math.isfinite, values)) and values[-1] < values[0]
+
+
+def test_labels_that_fit_nothing_are_told_with_the_outputs(tmp_path: Path) -> None:
+    data = store(tmp_path, noise([(1, 4, 6, 6)], 4), [[[1, 2, 3]]] * 4)
+    with pytest.raises(InputError) as caught:
+        fine_tune(model(batch=False), LowerConfig(quantization="qat-int8", calibration=data))
+    assert caught.value.code == "label_mismatch" and "y0 [1, 4]" in caught.value.message
