@@ -16,6 +16,7 @@ from edgesdk.quantize._fx._engine import engine
 from edgesdk.quantize._fx._graph import Player, Stopped, Work, copy_of, op_name
 from edgesdk.quantize._fx._normal import normalize
 from edgesdk.quantize._fx._report import Made, fill
+from edgesdk.quantize._fx._tuned import tuned
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from edgesdk.runtimes._base import LowerConfig
 
 _ATTEMPTS = 8
+_MOST = 512  # training takes all samples; ranges hardly move beyond these
 _LARGE = 0.1  # share of the weights' bytes from which float ones are worth a word
 
 
@@ -117,7 +119,8 @@ def quantize(model: Model, config: LowerConfig) -> Quantized:
     layers = fill(made, prepared.graph, config.quantization)
     if not made.quantized:
         raise _nothing(prepared.graph, config, layers)
-    return Quantized(work, layers, (*_large(layers), *_islands.warn(work)))
+    said = prepared.model.warnings if prepared.model is not model else ()  # by the training
+    return Quantized(work, layers, (*said, *_large(layers), *_islands.warn(work)))
 
 
 def prepare(model: Model, config: LowerConfig) -> Prepared:
@@ -128,10 +131,12 @@ def prepare(model: Model, config: LowerConfig) -> Prepared:
         return Prepared(model, scheme, normalize(program))
     if config.calibration is None:
         raise no_samples(scheme.name)
-    feeds = Feeds(config.calibration, scheme.samples)
+    feeds = Feeds(config.calibration, min(scheme.samples, _MOST) if scheme.labelled else scheme.samples)
     if next(iter(feeds), None) is None:
         raise no_samples(scheme.name)
-    work = normalize(program)
+    if scheme.labelled:
+        model = tuned(model, config)
+    work = normalize(model.program)  # type: ignore[arg-type]
     return Prepared(model, scheme, work, feeds, _static.observe(work, model.signature, feeds))
 
 
