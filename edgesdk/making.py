@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,56 @@ from edgesdk.workers import Pool
 Json = dict[str, Any]
 
 
-def build(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tuple[Json, Path]:
-    """Import, lower, verify and bundle; the finished bundle is in ``work``."""
-    config = job.config
-    files = sum(max(1, len(plan.candidates)) for plan in job.plans)
-    size = pool_size(config.jobs, files, _weights(job.located))
-    with Pool(size, work) as pool:
+@dataclass(frozen=True)
+class _Made:
+    """Variants on the disk, with the workers that made them still there."""
+
+    job: Job
+    builder: Builder
+    imported: Imported
+    variants: Sequence[Variant]
+
+    def fits(self, job: Job) -> bool:
+        """Whether the job asks for the same files of the same model, for another target."""
+        apart = {"target", "output", "force"}
+        same = self.job.config.model_dump(exclude=apart) == job.config.model_dump(exclude=apart)
+        return same and self.job.plans == job.plans and self.job.labels == job.labels
+
+
+class Workshop:
+    """Workers, and what they made, for all targets of one command: a second target only needs its own bundle."""
+
+    def __init__(self) -> None:
+        self._open = contextlib.ExitStack()
+        self._made: list[_Made] = []
+
+    def __enter__(self) -> Workshop:
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._open.__exit__(*error)
+
+    def build(self, job: Job, cache: caching.Cache, progress: Progress) -> tuple[Json, Path]:
+        """Import, lower, verify and bundle; the finished bundle lies in a work folder until the workshop is left."""
+        made = next((made for made in self._made if made.fits(job)), None)
+        if made is None:
+            made = self._make(job, cache, progress)
+            self._made.append(made)
+        else:
+            again = replace(made.builder, config=job.config, timings={}, began=time.perf_counter())
+            made = replace(made, job=job, builder=again)
+            cache.hits += len(made.variants)
+        document, bundle = bundled(job, made.builder, made.imported, made.variants)
+        if job.key:
+            cache.put(job.key, document, {"bundle.edge": bundle})
+        return document, bundle
+
+    def _make(self, job: Job, cache: caching.Cache, progress: Progress) -> _Made:
+        config = job.config
+        work = self._open.enter_context(cache.work_folder())
+        files = sum(max(1, len(plan.candidates)) for plan in job.plans)
+        size = pool_size(config.jobs, files, _weights(job.located))
+        pool = self._open.enter_context(Pool(size, work))
         builder = Builder(config, import_args(job), work, cache, progress, pool)
         for index in range(1, size):
             plan = job.plans[index % len(job.plans)]
@@ -38,11 +84,7 @@ def build(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tup
             progress.stage("reading samples")
             builder.read_samples()
         progress.stage("lowering and verifying")
-        variants = Maker(builder, imported).variants(job.plans)
-        document, bundle = bundled(job, builder, imported, variants)
-    if job.key:
-        cache.put(job.key, document, {"bundle.edge": bundle})
-    return document, bundle
+        return _Made(job, builder, imported, Maker(builder, imported).variants(job.plans))
 
 
 def bundled(job: Job, builder: Builder, imported: Imported, variants: Sequence[Variant]) -> tuple[Json, Path]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgesdk import cache as caching
 from edgesdk import targets
@@ -17,6 +19,9 @@ from edgesdk.output import check_output, emit, relative
 from edgesdk.planning import Job, as_json, image_size, plan_variants
 from edgesdk.progress import Progress
 from edgesdk.recipe import PackageConfig
+
+if TYPE_CHECKING:
+    from edgesdk.making import Workshop
 
 Json = dict[str, Any]
 
@@ -36,17 +41,32 @@ def run_all(configs: Sequence[PackageConfig], progress: Progress) -> list[Packag
     Raises:
         EdgeError: see ``edgesdk.errors``; the packages before the one that failed stand.
     """
-    with contextlib.ExitStack() as shop:
-        return [_run(config, progress, shop) for config in configs]
+    with contextlib.ExitStack() as stack:
+        shared = _Shared(stack)
+        return [_run(config, progress, shared) for config in configs]
 
 
-def _run(config: PackageConfig, progress: Progress, shop: contextlib.ExitStack) -> Package:
+@dataclass
+class _Shared:
+    """The workshop of one command, opened by the first target that isn't in the cache."""
+
+    stack: contextlib.ExitStack
+    workshop: Workshop | None = None
+
+    def build(self, job: Job, cache: caching.Cache, progress: Progress) -> tuple[Json, Path]:
+        from edgesdk.making import Workshop  # numpy and the rest: a run from the cache does without
+
+        self.workshop = self.workshop or self.stack.enter_context(Workshop())
+        return self.workshop.build(job, cache, progress)
+
+
+def _run(config: PackageConfig, progress: Progress, shared: _Shared) -> Package:
     begin = time.perf_counter()
     job = prepare(config)
     folder = config.folder(job.name).absolute()
     cache = caching.Cache(enabled=not config.no_cache)
     with cache.work_folder() as work, cache.lock(job.key or "none-" + job.name):
-        document, bundle = _cached(job, cache, work) or _built(job, cache, work, progress)
+        document, bundle = _cached(job, cache, work) or shared.build(job, cache, progress)
         progress.stage("writing the package")
         emit(document, bundle, folder, force=config.force)
     progress.done()
@@ -136,12 +156,6 @@ def _cached(job: Job, cache: caching.Cache, work: Path) -> tuple[Json, Path] | N
             cache.misses = 0  # counted once, by the variants themselves
         return None
     return dict(entry.document), entry.files["bundle.edge"]
-
-
-def _built(job: Job, cache: caching.Cache, work: Path, progress: Progress) -> tuple[Json, Path]:
-    from edgesdk.making import build  # numpy and the rest: a run from the cache does without
-
-    return build(job, cache, work, progress)
 
 
 def finished(document: Json, folder: Path, cache: caching.Cache, total: float) -> Package:

@@ -187,3 +187,23 @@ def test_signing_changes_the_bundle_and_verifies_with_the_key(home: Path, tmp_pa
     (tmp_path / "x.edge").write_bytes(data)
     with pytest.raises(edgesdk.EdgeError):
         edgesdk.load(tmp_path / "x.edge", key=public)
+
+
+@pytest.mark.parametrize("caching", ["cached", "--no-cache"])
+def test_two_targets_of_one_command_import_and_lower_once(tmp_path: Path, home: Path, caching: str) -> None:
+    """The factory of the user's own file leaves a line each time it is called."""
+    (tmp_path / "own.py").write_text(
+        "import pathlib\nfrom torch import nn\n\ndef make():\n"
+        "    with (pathlib.Path(__file__).parent / 'calls').open('a') as file:\n        file.write('x')\n"
+        f"    return nn.Sequential(nn.Linear(3, {2 if caching == 'cached' else 4}), nn.Tanh())\n"
+    )
+    words = ["own.py:make", "--input", "input=float32[1,3]", "--json", *([caching] if caching == "--no-cache" else [])]
+    targets = ["--target", "android", "--target", "ios"]
+    both = _json(_command("package", *words, *targets, cwd=tmp_path))["packages"]
+    assert (tmp_path / "calls").read_text() == "x"
+    alone = _json(_command("package", *words, "--target", "ios", "-o", "alone", cwd=tmp_path))
+    assert [p["target"] for p in both] == ["android", "ios"]
+    assert both[1]["bundle_sha256"] == alone["bundle_sha256"] != both[0]["bundle_sha256"]
+    for package in both:
+        assert (tmp_path / package["bundle"]).is_file() and package["variants"][0]["verified"] is True
+    assert not list((home / "work").iterdir())

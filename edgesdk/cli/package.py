@@ -146,7 +146,7 @@ def run(options: Options, out: Output) -> int:
         out.answer(text.one_or("plans", plans), lambda console: text.show_plans(console, plans))
         return 0
     with out.working() as progress:
-        packages = [pipeline.run(config, progress) for config in configs]
+        packages = pipeline.run_all(configs, progress)
     documents = [package.document for package in packages]
     brief = "\n".join(str(document["bundle"]) for document in documents)
     out.answer(
