@@ -43,6 +43,21 @@ class Constants:
         changing = work.changing()
         self._targets = {n: s.target for n, s in work.placeholders() if is_state(s) and n not in changing}
         self._known: dict[Node, torch.Tensor | None] = {}
+        self._computed = self._from_constants()
+
+    def _from_constants(self) -> set[Node]:
+        """Calls that read nothing but constants, found in the order of the graph: recursion would be as deep as the net."""
+        import torch
+
+        known: set[Node] = set(self._targets)
+        for node in self._work.graph.nodes:
+            if node.op == "get_attr" and isinstance(node.meta.get("constant"), torch.Tensor):
+                known.add(node)
+            elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+                random = torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable
+                if node.all_input_nodes and not random and known.issuperset(node.all_input_nodes):
+                    known.add(node)
+        return known
 
     def get(self, node: Any) -> torch.Tensor | None:
         import torch
@@ -69,14 +84,14 @@ class Constants:
         if node.op == "get_attr":
             value = node.meta.get("constant")
             return value if isinstance(value, torch.Tensor) else None
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        if node.op != "call_function" or node not in self._computed:
             return None
         sources = {n: self.get(n) for n in node.all_input_nodes}
-        random = torch.Tag.nondeterministic_seeded in node.target.tags
-        if not sources or random or node.target._schema.is_mutable or any(v is None for v in sources.values()):
+        if any(v is None for v in sources.values()):
             return None
+        target: Any = node.target
         with torch.no_grad():
-            found = node.target(*torch.fx.map_arg(node.args, sources.get), **torch.fx.map_arg(node.kwargs, sources.get))
+            found = target(*torch.fx.map_arg(node.args, sources.get), **torch.fx.map_arg(node.kwargs, sources.get))
         return found if isinstance(found, torch.Tensor) else None
 
 

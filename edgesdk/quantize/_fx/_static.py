@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.artifacts import Signature
 from edgesdk.errors import InputError
 from edgesdk.quantize._fx import _dynamic, _pack
-from edgesdk.quantize._fx._graph import Player, Work, is_float, op_name
+from edgesdk.quantize._fx._graph import Player, Stopped, Work, is_float, op_name
 from edgesdk.quantize._fx._normal import Constants
 from edgesdk.quantize._fx._ranges import Histogram, QParams
 from edgesdk.quantize._fx._report import Made
 from edgesdk.quantize._fx._units import AVERAGES, FIXED, SATURATES, Plan, Unit, passes, plan, settle
+from edgesdk.runtimes._ts_tables import source_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,8 +49,11 @@ def observe(work: Work, signature: Signature, feeds: Iterable[Feed]) -> Ranges:
         if seen is not None:
             seen.add(value)
 
-    for feed in feeds:
-        player.play(feed, see)
+    for number, feed in enumerate(feeds):
+        try:
+            player.play(feed, see)
+        except Stopped as exc:
+            raise _failed(number, exc) from exc
     return ranges
 
 
@@ -279,6 +283,14 @@ class _Placer:
             for reader in readers:
                 reader.replace_input_with(value, made)
         self.work.clean()
+
+
+def _failed(number: int, exc: Stopped) -> InputError:
+    return InputError(
+        "calibration_failed", f"The model failed on calibration sample {number}, in {exc.node.name}"
+        f"{source_line(exc.node)}: {str(exc.cause).strip().splitlines()[0][:200]}",
+        why="The sample has a size or values that the model doesn't take.", fix="Leave it out, or correct it.",
+    )  # fmt: skip
 
 
 def _untouched(unit: Unit, changed: bool) -> InputError:
