@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Plain(nn.Sequential):
-    """Two convolutions and two linear layers, 464,682 parameters."""
+    """Two convolutions and two linear layers, 464,362 parameters."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -55,17 +55,16 @@ class InvertedResidual(nn.Module):
 
 
 class Depthwise(nn.Module):
-    """A stem, five inverted residual blocks and a head: 17 convolutions and more of them depthwise than full."""
+    """A stem, four inverted residual blocks and a head, 55,268 parameters; every filter behind the stem is depthwise or 1 x 1."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Sequential(*_conv(1, 16, 3, 2), nn.Hardswish())
         self.blocks = nn.Sequential(
-            InvertedResidual(16, 48, 16, 3, 1),
-            InvertedResidual(16, 64, 24, 3, 2),
+            InvertedResidual(16, 48, 24, 3, 2),
             InvertedResidual(24, 96, 24, 5, 1),
-            InvertedResidual(24, 120, 40, 5, 1),
-            InvertedResidual(40, 160, 40, 3, 1),
+            InvertedResidual(24, 96, 40, 3, 1),
+            InvertedResidual(40, 120, 40, 3, 1),
         )
         self.head = nn.Sequential(*_conv(40, 160), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.classes = nn.Sequential(nn.Dropout(0.1), nn.Linear(160, 10))

@@ -27,6 +27,8 @@ def train(name: str, images: torch.Tensor, labels: torch.Tensor, steps: int) -> 
     """The trained net in eval mode; the same every time on one machine."""
     torch.manual_seed(0)
     net = NETS[name]()
+    if name == "depthwise":
+        net = net.to(memory_format=torch.channels_last)  # its convolutions train twice as fast so
     optimizer = torch.optim.AdamW(net.parameters(), RATE[name], weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE[name], total_steps=steps)
     done = 0
@@ -38,7 +40,7 @@ def train(name: str, images: torch.Tensor, labels: torch.Tensor, steps: int) -> 
             schedule.step()
             done += 1
         print(f"{name}: {done} of {steps} steps", file=sys.stderr)
-    return net.eval()
+    return net.eval().to(memory_format=torch.contiguous_format)
 
 
 def accuracy(net: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
