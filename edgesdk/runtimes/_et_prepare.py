@@ -145,9 +145,13 @@ def _on_cpu(program: ExportedProgram) -> tuple[ExportedProgram, list[Warn]]:
 
 
 def _row_major(program: ExportedProgram) -> ExportedProgram:
-    """Weights kept in another order (``channels_last``) make kernels refuse or read them wrongly (pitfall E-09)."""
-    odd = {name for kept in (program.state_dict, program.constants) for name, t in kept.items() if _is_odd(t)}
-    if not odd:
+    """Weights kept in another order (``channels_last``) make kernels refuse or read them wrongly (pitfall E-09).
+
+    So do example inputs of NumPy's: ``array[:, None]`` has the stride 0, which a ``.pte`` can't hold.
+    """
+    kept = [t for held in (program.state_dict, program.constants) for t in held.values()]
+    given = [n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"]
+    if not any(_is_odd(value) for value in (*kept, *given)):
         return program
     import copy
 
@@ -160,8 +164,8 @@ def _row_major(program: ExportedProgram) -> ExportedProgram:
     changed._graph_module = copy.deepcopy(program.graph_module)
     for node in changed.graph_module.graph.nodes:
         value = node.meta.get("val")
-        if node.op == "placeholder" and isinstance(value, torch.Tensor) and not value.is_contiguous():
-            node.meta["val"] = value.contiguous()
+        if node.op == "placeholder" and _is_odd(value):
+            node.meta["val"] = value.clone(memory_format=torch.contiguous_format)
     straightened: ExportedProgram = changed.run_decompositions({})
     return straightened
 
@@ -169,7 +173,10 @@ def _row_major(program: ExportedProgram) -> ExportedProgram:
 def _is_odd(value: Any) -> bool:
     import torch
 
-    return isinstance(value, torch.Tensor) and not value.is_contiguous()
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return False
+    # A dimension of size 1 may have any stride and count as contiguous; a file may not.
+    return not value.is_contiguous() or 0 in value.stride() and value.numel() > 0
 
 
 def _straight(value: Any) -> Any:
@@ -177,7 +184,7 @@ def _straight(value: Any) -> Any:
 
     if not _is_odd(value):
         return value
-    straight = value.detach().contiguous()
+    straight = value.detach().clone(memory_format=torch.contiguous_format)
     return torch.nn.Parameter(straight, value.requires_grad) if isinstance(value, torch.nn.Parameter) else straight
 
 

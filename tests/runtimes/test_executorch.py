@@ -134,6 +134,19 @@ def test_pitfall_e_09_weights_in_another_order(tmp_path: Path) -> None:
     assert build(net, (torch.randn(1, 3, 6, 6),), tmp_path).error() <= CLOSE
 
 
+@pytest.mark.parametrize("where", ["input", "buffer"])
+def test_pitfall_e_09_numpys_new_axis_has_no_stride(where: str, tmp_path: Path) -> None:
+    """``array[:, None]`` has the stride 0 in its new dimension: every grey picture from NumPy looks like this."""
+    odd = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 6, 6)).astype(np.float32)[:, None])
+    assert 0 in odd.stride()
+    if where == "input":
+        assert build(nn.Conv2d(1, 2, 3), (odd,), tmp_path).error() <= CLOSE
+        return
+    net = Calls(lambda x: x + net.kept)
+    net.register_buffer("kept", odd)
+    assert build(net, (torch.randn(1, 1, 6, 6),), tmp_path).error() <= CLOSE
+
+
 def test_pitfall_e_11_the_delegate_is_in_the_file_or_the_user_is_told(cnn: Built, tmp_path: Path) -> None:
     assert b"XnnpackBackend" in cnn.lowered.path.read_bytes()
     portable = RUNTIME.lower(cnn.model, LowerConfig(backend="portable"), tmp_path / "p.pte")
