@@ -132,6 +132,10 @@ final class Chooser {
     if (!Runtimes.known(variant.runtime())) {
       return "This edgesdk has no runtime '" + variant.runtime() + "'.";
     }
+    String elsewhere = PlatformBundle.whyNot(variant);
+    if (elsewhere != null) {
+      return elsewhere;
+    }
     EdgeRuntime runtime = Runtimes.find(variant.runtime());
     String missing = runtime.missing();
     if (missing != null) {
@@ -142,6 +146,9 @@ final class Chooser {
       return "Files for the back end '" + backend + "' don't run here.";
     }
     String here = runtime.version();
+    if (here.isEmpty()) {
+      return null; // it doesn't tell; a file that is too new fails to load
+    }
     if (variant.minVersion() != null && compare(here, variant.minVersion()) < 0) {
       return "It needs " + runtime.name() + " " + variant.minVersion() + " or newer; " + here + " is in the app.";
     }

@@ -15,7 +15,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>The file may be deleted or replaced meanwhile, but must not be shortened in place. Several threads may use it.
  */
-public final class EdgeBundle implements Closeable {
+public final class EdgeBundle extends PlatformBundle implements Closeable {
   /** How much {@link #open(File, EdgeKey, Check)} looks at. */
   public enum Check {
     /** Manifest, headers and signature: enough to read the manifest. {@link #session()} checks the rest. */
@@ -65,7 +65,11 @@ public final class EdgeBundle implements Closeable {
    * @throws EdgeException as {@link #open(File, EdgeKey)}; {@code hash_mismatch} only with {@link Check#ALL}
    */
   public static EdgeBundle open(File path, @Nullable EdgeKey key, Check check) {
-    Mapped data = Mapped.open(path);
+    return open(path, Mapped.open(path), key, check);
+  }
+
+  /** The same, from memory that is mapped already. */
+  static EdgeBundle open(File path, Mapped data, @Nullable EdgeKey key, Check check) {
     byte[] raw = BundleReader.manifest(data, path);
     Manifest manifest = Manifest.parse(raw, path.getName());
     try {
@@ -180,7 +184,7 @@ public final class EdgeBundle implements Closeable {
     if (!checked) {
       check();
     }
-    return Chooser.open(this, config);
+    return Chooser.open(this, tuned(config));
   }
 
   /** Lets go of the file. Views of entries and open sessions stay valid. */

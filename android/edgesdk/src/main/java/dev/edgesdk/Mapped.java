@@ -37,23 +37,27 @@ final class Mapped {
       throw Errors.missing(file, "is no ordinary file", null);
     }
     try (RandomAccessFile open = new RandomAccessFile(file, "r")) {
-      long size = open.length();
-      if (size == 0) {
-        throw Errors.corrupt(file, "it is empty");
-      }
-      if (size > Layout.MAX_BUNDLE) {
-        throw Errors.corrupt(file, "it has " + size + " bytes; the limit is " + Layout.MAX_BUNDLE);
-      }
-      ByteBuffer[] windows = new ByteBuffer[(int) ((size + STEP - 1) / STEP)];
-      for (int i = 0; i < windows.length; i++) {
-        long length = Math.min(size - i * STEP, Integer.MAX_VALUE);
-        windows[i] = open.getChannel().map(FileChannel.MapMode.READ_ONLY, i * STEP, length);
-      }
-      return new Mapped(size, windows);
+      return of(file, open.getChannel(), 0, open.length());
     } catch (IOException cause) {
       String reason = cause.getMessage() == null ? cause.getClass().getSimpleName() : cause.getMessage();
       throw Errors.missing(file, "can't be read (" + reason + ")", cause);
     }
+  }
+
+  /** A range of an open file. The channel may be closed afterwards. */
+  static Mapped of(File file, FileChannel open, long at, long size) throws IOException {
+    if (size == 0) {
+      throw Errors.corrupt(file, "it is empty");
+    }
+    if (size > Layout.MAX_BUNDLE) {
+      throw Errors.corrupt(file, "it has " + size + " bytes; the limit is " + Layout.MAX_BUNDLE);
+    }
+    ByteBuffer[] windows = new ByteBuffer[(int) ((size + STEP - 1) / STEP)];
+    for (int i = 0; i < windows.length; i++) {
+      long length = Math.min(size - i * STEP, Integer.MAX_VALUE);
+      windows[i] = open.map(FileChannel.MapMode.READ_ONLY, at + i * STEP, length);
+    }
+    return new Mapped(size, windows);
   }
 
   long size() {

@@ -19,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  * }
  * }</pre>
  */
-public final class Session implements Closeable {
+public final class Session extends PlatformSession implements Closeable {
   /** How {@link EdgeBundle#session(Config)} loads. Its methods return changed copies. */
   public static final class Config {
     /** The first variant that runs here; threads as the engine likes. */
