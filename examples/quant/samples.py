@@ -246,26 +246,27 @@ def speech_frames(wheels: Path) -> Made:
     return {"x": first}, {"x": second, "label": label.astype(np.int64)}
 
 
-def speech_steps(wheels: Path, file: str = "silero_vad.onnx") -> Made:
+def speech_steps(wheels: Path, file: str = "silero_vad.onnx", rate: int = RATE) -> Made:
     """Frames with the 64 samples before them and the state that the float model was in."""
     calibration, judged = speech_frames(wheels)
     session = _session(wheels / SILERO / file)
-    made = [_steps(session, part["x"]) for part in (calibration, judged)]
+    made = [_steps(session, part["x"], rate) for part in (calibration, judged)]
     return made[0], {**made[1], "label": judged["label"]}
 
 
 def speech_steps_16k(wheels: Path) -> Made:
-    return speech_steps(wheels, "silero_vad_16k_op15.onnx")
+    """This file knows one rate only, and multiplies what it is told by zero."""
+    return speech_steps(wheels, "silero_vad_16k_op15.onnx", rate=0)
 
 
-def _steps(session, frames: np.ndarray) -> Arrays:  # type: ignore[no-untyped-def]
+def _steps(session, frames: np.ndarray, rate: int) -> Arrays:  # type: ignore[no-untyped-def]
     before = np.concatenate([np.zeros((1, 64), np.float32), frames[:-1, -64:]])
     inputs = np.concatenate([before, frames], 1)
     states = [np.zeros((2, 1, 128), np.float32)]
     for one in inputs[:-1]:
-        states.append(session.run(None, {"input": one[None], "state": states[-1], "sr": np.array(RATE)})[1])
+        states.append(session.run(None, {"input": one[None], "state": states[-1], "sr": np.array(rate)})[1])
     # One row of the state is [2,128]: its batch dimension stands in the middle, so each sample is given whole.
-    return {"input": inputs[:, None], "state": np.stack(states), "sr": np.array(RATE)}
+    return {"input": inputs[:, None], "state": np.stack(states), "sr": np.array(rate)}
 
 
 def _session(path: Path):  # type: ignore[no-untyped-def]
