@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.artifacts import Layer, LayerError, Model, Warn
 from edgesdk.errors import UnsupportedError
 from edgesdk.runtimes._base import LowerConfig
+from edgesdk.runtimes._et_exact import exact
 from edgesdk.runtimes._et_kernels import source_line
 from edgesdk.runtimes._et_translate import unbounded
 
@@ -52,7 +53,7 @@ def _checked(model: Model) -> tuple[ExportedProgram, list[Warn]]:
     _refuse_complex(program)
     _refuse_unbounded(program)
     program, notes = _on_cpu(program)
-    return _row_major(program), notes
+    return exact(_row_major(program)), notes
 
 
 def layer_errors(model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:

@@ -47,6 +47,11 @@ ODD: dict[str, tuple[nn.Module | Callable[..., Any], tuple[torch.Tensor, ...]]] 
     "an unused input": (lambda x, y: x + 1, (X, torch.ones(2))),
     "views of the input": (lambda x: (x.reshape(-1), x.t(), x[1:], x[:, None].expand(2, 4, 3)), (X,)),
     "integers": (lambda i: (i + 1, i // 2, i.sum(), i > 1, i.float()), (torch.arange(6).reshape(2, 3),)),
+    "remainders with signs": (
+        lambda i, d: (i % 5, i % -5, torch.remainder(i, d), torch.remainder(17, d), i.float() % 5),
+        (torch.cat([torch.arange(-12, 12), torch.tensor([2**60 + 7])]), torch.arange(25) % 2 * 10 - 3),
+    ),
+    "an RReLU": (nn.RReLU(0.1, 0.4).eval(), (X,)),
     "small integers and booleans": (
         lambda a, b, c: (a + 1, b // 2, ~c),
         (torch.arange(6, dtype=torch.int32), torch.arange(6, dtype=torch.uint8), torch.tensor([True, False])),
