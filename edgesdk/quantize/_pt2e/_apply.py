@@ -87,8 +87,9 @@ def refuse_backend(config: LowerConfig) -> None:
         )  # fmt: skip
     if backend not in ("xnnpack", "portable"):
         raise UnsupportedError(
-            "quantization_unsupported", f"The back end '{config.backend}' has no {config.quantization} here.",
-            why="Its quantizer is missing in this ExecuTorch.", fix="Use --backend xnnpack, or --quantize fp16.",
+            "quantization_unsupported", f"There is no {config.quantization} for the back end '{backend}'.",
+            why="No engine on this machine runs what it would give, and a quantized file that nobody ran is not shipped.",
+            fix="Use --backend xnnpack for int8, or --quantize fp16 for this back end.",
         )  # fmt: skip
 
 
