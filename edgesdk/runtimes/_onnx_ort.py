@@ -27,7 +27,7 @@ def convert(path: Path, out: Path) -> tuple[Path, ...]:
     import onnxruntime
 
     temporary = out.with_name(out.name + ".part")
-    settings = options()
+    settings = options(exact=False)  # what this machine's CPU needs must not go into the file
     settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     settings.optimized_model_filepath = str(temporary)
     settings.add_session_config_entry("session.save_model_format", "ORT")

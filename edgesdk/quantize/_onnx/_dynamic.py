@@ -14,7 +14,7 @@ from edgesdk.quantize._onnx import _edit
 from edgesdk.quantize._onnx._arithmetic import symmetric
 from edgesdk.quantize._onnx._layers import RECURRENT, Weighted, attribute, is_weight, others, weighted
 from edgesdk.quantize._onnx._plan import KEPT, plain_gemm
-from edgesdk.quantize._onnx._result import Quantized, float_weights
+from edgesdk.quantize._onnx._result import Quantized, float_weights, saturation
 from edgesdk.quantize._onnx._stored import SMALL, stored
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def quantize(model: ir.Model, keep: frozenset[str], *, per_channel: bool, folded
         if layers[-1].precision == "int8":
             places[layer.name] = (name, name)
     table = (*layers, *others(model))
-    return Quantized(model, table, float_weights(table), places)
+    return Quantized(model, table, (*float_weights(table), *saturation()), places)
 
 
 def _one(

@@ -80,7 +80,7 @@ def others(model: ir.Model) -> Iterator[Layer]:
             tensor, users = value.const_value, list(value.uses())
             if tensor is None or tensor.dtype != ir.DataType.FLOAT or tensor.nbytes < _LARGE or not users:
                 continue
-            if id(value) not in mine and "/s" not in name:
+            if id(value) not in mine and not name.endswith(("/s", "/scale")):
                 user = users[0][0]
                 yield Layer(
                     weight_name(name, name), word(user), "float32", tensor.nbytes, f"a constant of {user.op_type}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgesdk.artifacts import Layer, Warn
 from edgesdk.errors import InputError, UnsupportedError
+from edgesdk.runtimes import _onnx_run
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -80,3 +81,22 @@ def untouched(layer: str, what: str) -> InputError:
         why="The samples are empty, blank or all alike, or this part of the model never ran on them.",
         fix="Calibrate with samples like the ones that the app will see.",
     )  # fmt: skip
+
+
+def saturation() -> tuple[Warn, ...]:
+    """What a check on this machine's CPU hides (pitfall Q-22)."""
+    kind = _onnx_run.host()
+    if kind == "arm64":
+        return ()
+    here = (
+        "has VNNI, so the check here adds"
+        if kind == "x86-vnni"
+        else "lacks VNNI, so the check here has weights as uint8 and adds"
+    )
+    return (
+        Warn(
+            "x86_saturation",
+            f"This CPU {here} in 32 bits as phones do. It doesn't show what x86 devices without VNNI do (old PCs, "
+            'emulators): they cut sums at 16 bits unless the app sets session.x64quantprecision to "1".',
+        ),
+    )

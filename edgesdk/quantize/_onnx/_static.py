@@ -17,9 +17,8 @@ from edgesdk.quantize._onnx._arithmetic import Params, bias_integers, least_for_
 from edgesdk.quantize._onnx._layers import Weighted, others, uses, word
 from edgesdk.quantize._onnx._observe import Observer, observe
 from edgesdk.quantize._onnx._plan import ABSORBED, MOVING, Plan, activations, outlet, plan, weight_axis
-from edgesdk.quantize._onnx._result import Quantized, float_weights, untouched
+from edgesdk.quantize._onnx._result import Quantized, float_weights, saturation, untouched
 from edgesdk.quantize._onnx._stored import stored
-from edgesdk.runtimes import _onnx_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +70,7 @@ def quantize(
     editor.work()
     layers = (*_layers(made, editor, folded=folded), *others(model))
     return Quantized(
-        model, layers, (*_islands(made), *float_weights(layers), *_saturation()),
+        model, layers, (*_islands(made), *float_weights(layers), *saturation()),
         editor.places,
     )  # fmt: skip
 
@@ -260,23 +259,5 @@ def _islands(made: Plan) -> tuple[Warn, ...]:
         Warn(
             "float_islands",
             f"Between int8 layers these compute in float, with a conversion before and after: {listed}.",
-        ),
-    )
-
-
-def _saturation() -> tuple[Warn, ...]:
-    kind = _onnx_run.host()
-    if kind == "arm64":
-        return ()
-    here = (
-        "has VNNI, so the check here adds"
-        if kind == "x86-vnni"
-        else "lacks VNNI, so the check here has weights as uint8 and adds"
-    )
-    return (
-        Warn(
-            "x86_saturation",
-            f"This CPU {here} in 32 bits as phones do. It doesn't show what x86 devices without VNNI do (old PCs, "
-            'emulators): they cut sums at 16 bits unless the app sets session.x64quantprecision to "1".',
         ),
     )
