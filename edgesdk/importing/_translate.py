@@ -27,6 +27,13 @@ _STORIES: tuple[tuple[str, str, str, str], ...] = (
         "or keep a fixed number of boxes with torch.topk.",
     ),
     (
+        r"modules/rnn\.py forward\n(?:.*\n)*zeros\(\): argument 'size'.*FakeTensor|nn/utils/rnn\.py \w*pack",
+        "packed_sequence",
+        "A PackedSequence (pack_padded_sequence) takes its shape from the lengths' values, and a fixed graph needs stated sizes.",
+        "Run the layer on the padded tensor and choose each sequence's last step afterwards (gather with lengths - 1, or "
+        "torch.where with a mask); for one sequence at a time leave the packing out.",
+    ),
+    (
         r"Data-dependent branching|Eq\(u\d+, 1\)|bool\(\)|is_nonzero",
         "data_dependent_control_flow",
         "An 'if' or 'while' looks at values of a tensor, and a graph holds only one of the branches.",
@@ -122,6 +129,10 @@ def _frames(tb: TracebackType | None) -> Any:
         tb = tb.tb_next
 
 
+_BY_TRAIL = frozenset({"detector_postprocessing", "packed_sequence"})
+"""Stories told by the files that the exception passed through; its own text says nothing about them."""
+
+
 def export_failed(exc: BaseException, root: nn.Module) -> UnsupportedError:
     """What torch.export's exception means."""
     text = f"{type(exc).__name__}: {exc}"
@@ -131,7 +142,7 @@ def export_failed(exc: BaseException, root: nn.Module) -> UnsupportedError:
     trail = "\n".join(f"{f.filename} {f.name}" for e in _chain(exc) for f in traceback.extract_tb(e.__traceback__))
     code, why, fix = "export_failed", f"torch.export says: {first_sentence(exc)}", "Rewrite it with torch operators."
     for story in _STORIES:
-        if re.search(story[0], trail if story[1] == "detector_postprocessing" else text):
+        if re.search(story[0], f"{trail}\n{exc}" if story[1] in _BY_TRAIL else text):
             code, why, fix = story[1:]
             break
     message = f"The model can't be captured as a graph{place}."

@@ -43,6 +43,7 @@ def export(model: Model, program: ExportedProgram, opset: int, *, quick: bool = 
     """
     if model.stateful or _ts_alias.keeps_state(program):
         raise _stateful()
+    _refuse_projection(program)
     with quietly():
         made = _through_torchscript(model, program, opset) if quick and _is_quick(program, opset) else None
         if made is None:
@@ -52,6 +53,25 @@ def export(model: Model, program: ExportedProgram, opset: int, *, quick: bool = 
                 raise _refused(exc, program) from exc
     _name_sizes(made, model.signature)
     return made
+
+
+def _refuse_projection(program: ExportedProgram) -> None:
+    """torch's exporters write an LSTM with ``proj_size`` as a plain one, which ONNX Runtime then can't run.
+
+    Raises:
+        UnsupportedError: there is one.
+    """
+    for node in program.graph.nodes:
+        if str(node.target) != "aten.lstm.input":
+            continue
+        hidden, cell = (state.meta["val"].shape[-1] for state in node.args[1])
+        if hidden != cell:
+            raise UnsupportedError(
+                "unsupported_op", f"ONNX can't take the operator aten::lstm.input with proj_size{source_line(node) or ''}.",
+                why="ONNX's LSTM has no projection of the hidden state.",
+                fix="Use a plain LSTM and a Linear after it (another network: it must be trained again), or --runtime executorch.",
+                details={"operators": ["aten::lstm.input"]},
+            )  # fmt: skip
 
 
 def _is_quick(program: ExportedProgram, opset: int) -> bool:

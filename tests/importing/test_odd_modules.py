@@ -230,3 +230,22 @@ def test_a_model_that_fails_on_a_sample_is_told_in_words() -> None:
     with pytest.raises(InputError, match="fails on an input") as caught:
         reference_outputs(imported(Picky()), {"x": np.full((2, 4), 99, "float32")})
     assert "too large" in caught.value.why
+
+
+class Packed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(4, 8, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)[0]
+
+
+def test_a_packed_sequence_is_called_that() -> None:
+    """torch's own words are about zeros() and a FakeTensor."""
+    inputs = (parse_input("x=float32[2,5,4]"), parse_input("lengths=int64[2]"))
+    with pytest.raises(UnsupportedError, match="can't be captured") as caught:
+        import_module(Packed(), ImportOptions(inputs))
+    assert caught.value.code == "packed_sequence"
+    assert "PackedSequence" in caught.value.why and "lengths - 1" in caught.value.fix
