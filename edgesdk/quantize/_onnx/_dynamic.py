@@ -39,7 +39,7 @@ def quantize(model: ir.Model, keep: frozenset[str], *, per_channel: bool, folded
         if layers[-1].precision == "int8":
             places[layer.name] = (name, name)
     table = (*layers, *others(model))
-    return Quantized(model, table, (*float_weights(table), *saturation()), places)
+    return Quantized(model, table, (*float_weights(table), *saturation(dynamic=True)), places)
 
 
 def _one(
