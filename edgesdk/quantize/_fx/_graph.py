@@ -89,8 +89,7 @@ class Work:
             if node.op == "get_attr" and not node.users and node.target.startswith("constant_"):
                 graph.erase_node(node)
                 delattr(self.graph_module, node.target)
-        graph.lint()
-        self.graph_module.recompile()
+        graph.lint()  # (no recompile: the interpreter and the writer read the graph)
 
 
 def copy_of(program: ExportedProgram | Work) -> Work:

@@ -116,7 +116,6 @@ def _functional(work: Work) -> bool:
             return False
         node.target = other
         written.replace_all_uses_with(node, delete_user_cb=lambda u, at=order[node]: order[u] > at)  # type: ignore[misc]
-    work.graph_module.recompile()
     return True
 
 
