@@ -195,7 +195,7 @@ def test_equal_bytes_and_nothing_beside(scheme: str, texts: Model, folder: Path,
 
 
 @pytest.mark.parametrize("scheme", nets.ALL)
-@pytest.mark.parametrize("rung", ["full", "portable"])
+@pytest.mark.parametrize("rung", ["full", pytest.param("portable", marks=pytest.mark.slow)])
 def test_layers_have_the_user_s_names_whichever_exporter_wrote_them(
     scheme: str, rung: str, texts: Model, folder: Path
 ) -> None:
