@@ -6,6 +6,7 @@ activations rounded as the int8 file will round them, and gradients pass straigh
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Dim, Model, Warn
 from edgesdk.data import Sample, Store
-from edgesdk.errors import InputError
+from edgesdk.errors import InputError, missing_library
 from edgesdk.quantize._goal import Goal, choose_goal
 from edgesdk.quantize._pt2e import _calibrate as calibrate
 from edgesdk.quantize._pt2e import _graph as graphs
@@ -79,6 +80,7 @@ def fine_tune(model: Model, config: LowerConfig, report: Report | None = None) -
 
     Raises:
         InputError: samples or labels are missing or don't fit an output, or the first step gave no finite number.
+        MissingToolError: torchao or executorch is not installed.
     """
     tuned = tune(model, config, report)
     return replace(tuned.model, warnings=(*tuned.model.warnings, *tuned.warnings))
@@ -86,6 +88,9 @@ def fine_tune(model: Model, config: LowerConfig, report: Report | None = None) -
 
 def tune(model: Model, config: LowerConfig, report: Report | None = None) -> Tuned:
     """Train and keep everything that ExecuTorch's conversion needs; see :func:`fine_tune`."""
+    for library in ("torchao", "executorch"):
+        if importlib.util.find_spec(library) is None:
+            raise missing_library(library, "executorch", "quantization-aware training")
     with graphs.quiet():
         trainer = Trainer(model, config)
         before = trainer.judge(trainer.prepared, rounded=False)

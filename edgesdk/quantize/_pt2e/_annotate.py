@@ -105,7 +105,7 @@ class _Annotator:
             if reason is None:
                 self._annotate(site)
                 record.quantized.append(site)
-            elif site.kind not in ELEMENTWISE or site.name in self._wishes.keep or site.bytes:
+            elif self._wishes.mode != "dynamic" or site.kind not in ELEMENTWISE or site.bytes:
                 record.why.setdefault(site.name, reason)
             if reason is not None:
                 _leave(site.node)

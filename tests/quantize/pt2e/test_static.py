@@ -148,3 +148,39 @@ def test_other_back_ends_refuse(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError) as caught:
         RUNTIME.lower(model, LowerConfig(backend="vulkan", quantization="static-int8"), tmp_path / "v.pte")
     assert caught.value.code == "quantization_unsupported"
+
+
+class Masked(nn.Module):
+    """Attention weights over places that a mask allows, as BERT computes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.score, self.value = nn.Linear(16, 6), nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        scores = self.score(x) + (1.0 - mask) * -1e9
+        return scores.softmax(-1) @ self.value(x)
+
+
+def test_operators_that_work_with_masks_stay_float(tmp_path: Path) -> None:
+    feeds = noise([(1, 6, 16)], 16)
+    for i, feed in enumerate(feeds):
+        feed["x1"] = (np.arange(6) <= i % 6).astype(np.float32).reshape(1, 1, 6)
+    case = lower(Masked(), (torch.randn(1, 6, 16), torch.ones(1, 1, 6)), tmp_path, "static-int8", feeds)
+    assert case.precisions["score"] == case.precisions["value"] == "int8" and case.snr(feeds) > GOOD
+    why = [layer.why for layer in case.lowered.layers if layer.precision == "float32"]
+    assert why and all("mask" in str(reason) for reason in why)
+
+
+def test_the_shortcuts_of_lowering_give_the_same_bytes(
+    depthwise: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgesdk.runtimes import _et_fast
+
+    monkeypatch.setattr(_et_fast, "trusted", lambda: False)
+    data = store(tmp_path / "c", noise(depthwise.shapes, 16))
+    plain = RUNTIME.lower(
+        depthwise.model, LowerConfig(quantization="static-int8", calibration=data), tmp_path / "p.pte"
+    )
+    assert plain.path.read_bytes() == depthwise.lowered.path.read_bytes()
