@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
+    from edgesdk.quantize._fx._graph import Work
+
 MODULE_NAME = "__torch__.EdgeModel"
 
 _NO_SCHEMA = "(no schema)"
@@ -59,7 +61,7 @@ class _Scope:
     values: dict[torch.fx.Node, Any] = field(default_factory=dict)
 
 
-def build(program: ExportedProgram, *, ranks: bool = False) -> Built:
+def build(program: ExportedProgram | Work, *, ranks: bool = False) -> Built:
     """Translate ``program``.
 
     Args:
@@ -87,7 +89,7 @@ def _packed_type(value: Any) -> Any:
 
 
 class _Builder:
-    def __init__(self, program: ExportedProgram, ranks: bool) -> None:
+    def __init__(self, program: ExportedProgram | Work, ranks: bool) -> None:
         import torch
 
         self.torch, self.program, self.ranks = torch, program, ranks

@@ -35,7 +35,9 @@ class TorchScriptRuntime(EdgeRuntime):
 
     name: ClassVar[str] = "torchscript"
     suffix: ClassVar[str] = ".ptl"
-    quantizations: ClassVar[tuple[str, ...]] = ("none", "fp16", "weight-int8", "dynamic-int8", "static-int8", "qat-int8")
+    quantizations: ClassVar[tuple[str, ...]] = (
+        "none", "fp16", "weight-int8", "dynamic-int8", "static-int8", "qat-int8",
+    )  # fmt: skip
 
     def missing(self) -> str | None:
         from importlib.util import find_spec
