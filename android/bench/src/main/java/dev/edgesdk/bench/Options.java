@@ -1,0 +1,75 @@
+package dev.edgesdk.bench;
+
+import java.util.Arrays;
+import java.util.Locale;
+import java.util.Map;
+import java.util.TreeMap;
+
+/** What {@code am start --es NAME VALUE} asked for. Profiles are those of the protocol, §2. */
+final class Options {
+  final String profile;
+  final String bundle;
+  final String variant;
+  final int threads;
+  final long seed;
+  final int processes;
+  final int minIterations;
+  final double minSeconds;
+  final double maxSeconds;
+  final int minCooldownSeconds;
+  final int maxCooldownSeconds;
+
+  private Options(Map<String, String> given) {
+    profile = word(given, "profile", "quick");
+    bundle = word(given, "bundle", "");
+    variant = word(given, "variant", "");
+    threads = (int) number(given, "threads", 0);
+    seed = number(given, "seed", 0);
+    boolean smoke = smoke();
+    if (!smoke && !profile.equals("quick")) {
+      throw new IllegalArgumentException("profile=" + profile + ": this app runs smoke and quick.");
+    }
+    processes = smoke ? 1 : 2;
+    minIterations = smoke ? 3 : 64;
+    minSeconds = smoke ? 0 : 5;
+    maxSeconds = smoke ? 10 : 30;
+    minCooldownSeconds = smoke ? 0 : 10;
+    maxCooldownSeconds = smoke ? 0 : 60;
+  }
+
+  /**
+   * Reads them.
+   *
+   * @throws IllegalArgumentException an unknown name, or a value that is not possible: the message says which
+   */
+  static Options of(Map<String, String> given) {
+    for (String name : new TreeMap<>(given).keySet()) {
+      if (!Arrays.asList("profile", "bundle", "variant", "threads", "seed", "args").contains(name)) {
+        throw new IllegalArgumentException(name + ": unknown; known: bundle, profile, seed, threads, variant.");
+      }
+    }
+    return new Options(given);
+  }
+
+  boolean smoke() {
+    return profile.equals("smoke");
+  }
+
+  private static String word(Map<String, String> given, String name, String otherwise) {
+    String value = given.get(name);
+    return value == null || value.isEmpty() ? otherwise : value;
+  }
+
+  private static long number(Map<String, String> given, String name, long otherwise) {
+    String value = word(given, name, String.valueOf(otherwise));
+    try {
+      long number = Long.parseLong(value);
+      if (number >= 0) {
+        return number;
+      }
+    } catch (NumberFormatException wrong) {
+      // told below
+    }
+    throw new IllegalArgumentException(String.format(Locale.ROOT, "%s=%s: no whole number from 0.", name, value));
+  }
+}
