@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import make_executorch
+
 ROOT = Path(__file__).resolve().parents[5]
 sys.path.insert(0, str(ROOT))
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -30,6 +32,7 @@ def main(out: Path) -> None:
     hostile.dump(out / "hostile")
     expected = packaged(out)
     rebuilt(out)
+    make_executorch.main(out)
     (out / "manifests.json").write_text(json.dumps(verdicts(out / "picture.edge")))
     (out / "expected.json").write_text(json.dumps(expected))
     stamp.write_text(wanted)
@@ -38,7 +41,8 @@ def main(out: Path) -> None:
 def digest() -> str:
     """Of every source that the bundles depend on."""
     found = hashlib.sha256()
-    for path in (*sorted((ROOT / "edgesdk").rglob("*.py")), ROOT / "tests/bundle/hostile.py", Path(__file__)):
+    ours = (*sorted(Path(__file__).parent.glob("*.py")), make_executorch.TRAINED, ROOT / "tests/bundle/hostile.py")
+    for path in (*sorted((ROOT / "edgesdk").rglob("*.py")), *ours):
         found.update(path.read_bytes())
     return found.hexdigest()
 

@@ -15,7 +15,7 @@ public abstract class EdgeRuntime {
   /** Null when the engine is in the app and starts, else a sentence that says what is missing. */
   public abstract @Nullable String missing();
 
-  /** The engine's version; only when it isn't {@link #missing()}. */
+  /** The engine's version; only when it isn't {@link #missing()}. Empty when the engine doesn't tell it. */
   public abstract String version();
 
   /** The line of a Gradle file that brings the engine; an empty string when there is none. */

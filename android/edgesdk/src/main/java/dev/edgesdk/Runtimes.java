@@ -8,7 +8,8 @@ import java.util.List;
 /** The engines that this library can drive, listed one by one: a shrinker can't lose them. */
 public final class Runtimes {
   private static final List<EdgeRuntime> ALL =
-      Collections.unmodifiableList(Arrays.<EdgeRuntime>asList(new OnnxRuntime(), new NullRuntime()));
+      Collections.unmodifiableList(
+          Arrays.<EdgeRuntime>asList(new ExecutorchRuntime(), new OnnxRuntime(), new NullRuntime()));
 
   private Runtimes() {}
 

@@ -41,6 +41,14 @@ final class Words {
     return Arrays.toString(shape);
   }
 
+  /** The first line of what a failure says, without its full stop. */
+  static String line(Throwable cause) {
+    String text = String.valueOf(cause.getMessage()).trim();
+    int end = text.indexOf('\n');
+    text = end < 0 ? text : text.substring(0, end);
+    return text.endsWith(".") ? text.substring(0, text.length() - 1) : text;
+  }
+
   /** Levenshtein's. Long words are cut: a hint needn't cost seconds. */
   private static int distance(String a, String b) {
     a = a.substring(0, Math.min(64, a.length()));

@@ -416,11 +416,11 @@ final class SessionTest {
 
   @Test
   void runtimesAreListed() {
-    assertSame(Runtimes.all().get(0), Runtimes.find("onnx"));
+    assertSame(Runtimes.all().get(1), Runtimes.find("onnx"));
     assertNull(Runtimes.find("onnx").missing());
     assertEquals(".onnx", Runtimes.find("onnx").suffix());
     assertTrue(Runtimes.find("onnx").version().startsWith("1."));
     EdgeException error = Made.fails("unknown_runtime", () -> Runtimes.find("onix"));
-    assertEquals("Did you mean 'onnx'? Known: null, onnx.", error.why());
+    assertEquals("Did you mean 'onnx'? Known: executorch, null, onnx.", error.why());
   }
 }

@@ -1,0 +1,151 @@
+package dev.edgesdk;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
+import org.pytorch.executorch.ExecutorchRuntimeException;
+
+/** What ExecuTorch says, in sentences, with the codes of Python's {@code runtimes/_et_run.py}. */
+final class EtErrors {
+  private static final Pattern KERNEL = Pattern.compile("Missing operator: \\[\\d+\\] (\\S+)");
+  private static final Pattern BACKEND = Pattern.compile("Backend (\\S+) is not registered");
+  private static final String ANEW = "Build the bundle again: edgesdk package MODEL --runtime executorch";
+
+  private EtErrors() {}
+
+  static EdgeException load(String file, Throwable cause, String log) {
+    if (cause instanceof LinkageError) {
+      return new EdgeException(
+          "load_failed",
+          "ExecuTorch can't load " + file + ": " + Words.line(cause) + ".",
+          "Its Java classes and its native library, or this library, are of different releases.",
+          "Take all of them from one release of org.pytorch:executorch-android, 1.1 or newer.",
+          cause);
+    }
+    int code = code(cause);
+    Set<String> kernels = found(KERNEL, log);
+    if (code == ExecutorchRuntimeException.OPERATOR_MISSING) {
+      return new EdgeException(
+          "unsupported_op",
+          file + " needs operators that this library has no kernel for"
+              + (kernels.isEmpty() ? "" : ": " + Words.join(kernels)) + ".",
+          "It was made for another build of ExecuTorch.",
+          ANEW,
+          cause);
+    }
+    Set<String> backends = found(BACKEND, log);
+    if (code == ExecutorchRuntimeException.NOT_FOUND && !backends.isEmpty()) {
+      return new EdgeException(
+          "backend_missing",
+          file + " needs the delegate " + Words.join(backends) + ", which this library does not have.",
+          "ExecuTorch is built with some delegates and without others.",
+          "Run it on the device that it was made for, or package with --backend xnnpack.",
+          cause);
+    }
+    switch (code) {
+      case ExecutorchRuntimeException.INVALID_PROGRAM:
+      case ExecutorchRuntimeException.INVALID_ARGUMENT:
+      case ExecutorchRuntimeException.INVALID_STATE:
+      case ExecutorchRuntimeException.INVALID_EXTERNAL_DATA:
+        return bad(file, Words.line(cause), cause);
+      case ExecutorchRuntimeException.MEMORY_ALLOCATION_FAILED:
+      case ExecutorchRuntimeException.DELEGATE_MEMORY_ALLOCATION_FAILED:
+        return new EdgeException(
+            "out_of_memory",
+            "There is not enough memory to load " + file + ".",
+            "The engine needs room for weights and activations (" + Words.line(cause) + ").",
+            "Close other sessions, or package a smaller or quantized model.",
+            cause);
+      default:
+        return new EdgeException(
+            "load_failed",
+            "ExecuTorch can't load " + file + ": " + Words.line(cause) + ".",
+            "The file was made for another version or build of the engine.",
+            ANEW,
+            cause);
+    }
+  }
+
+  static EdgeException noForward(String file, String[] methods) {
+    return new EdgeException(
+        "no_forward",
+        file + " has no method 'forward'.",
+        "Its methods are: " + Words.join(Arrays.asList(methods)) + ".",
+        "Export the model with a method called forward.");
+  }
+
+  static EdgeException bad(String file, String problem, @Nullable Throwable cause) {
+    return new EdgeException(
+        "bad_pte",
+        file + " can't be loaded as an ExecuTorch program.",
+        "It is damaged, cut short, or another kind of file: " + problem + ".",
+        "Copy the file again, or make it anew with 'edgesdk package'.",
+        cause);
+  }
+
+  static EdgeException run(String file, Tensor[] given, Throwable cause) {
+    List<String> shapes = new ArrayList<>();
+    for (Tensor tensor : given) {
+      shapes.add(tensor.toString());
+    }
+    return new EdgeException(
+        "run_failed",
+        file + " did not run on " + Words.join(shapes) + ".",
+        "ExecuTorch reports: " + Words.line(cause) + ".",
+        "Give shapes and dtypes as the signature says; a size that varies must be packaged so: "
+            + "--input 'NAME=float32[1..8,3,224,224]'.",
+        cause);
+  }
+
+  static EdgeException dtype(String what, TensorSpec spec) {
+    return new EdgeException(
+        "dtype_unsupported",
+        "ExecuTorch's Java library has no " + what + " of " + spec.dtype() + ", as '" + spec.name() + "' is.",
+        "It knows float32, float64, float16, int64, int32, int8 and uint8.",
+        "Give the model inputs and outputs of another dtype, or package with --runtime onnx.");
+  }
+
+  static EdgeException unreadable(String dtype, Exception cause) {
+    return new EdgeException(
+        "dtype_unsupported",
+        "ExecuTorch's Java library has no reader for outputs of " + dtype + ".",
+        "Its field that holds them is gone: another release, or a shrinker that ran without our rules.",
+        "Keep the rules of META-INF/proguard, or give the model an output of another dtype.",
+        cause);
+  }
+
+  static EdgeException outputs(String problem) {
+    return new EdgeException(
+        "wrong_outputs",
+        problem + ".",
+        "The file in the bundle is not the one that the manifest describes.",
+        Errors.AGAIN);
+  }
+
+  static EdgeException size(TensorSpec spec, long[] shape, Tensor given) {
+    return new EdgeException(
+        "run_failed",
+        "Output '" + spec.name() + "' has the shape " + Words.shape(shape) + ", its tensor is " + given + ".",
+        "The outputs' sizes follow from those of the inputs.",
+        "Give a tensor of that shape, or call run(inputs).");
+  }
+
+  /** The engine's number; -1 when it gives none. */
+  private static int code(Throwable cause) {
+    return cause instanceof ExecutorchRuntimeException ? ((ExecutorchRuntimeException) cause).getErrorCode() : -1;
+  }
+
+  private static Set<String> found(Pattern pattern, String text) {
+    Set<String> names = new LinkedHashSet<>();
+    Matcher matcher = pattern.matcher(text);
+    while (matcher.find()) {
+      names.add(matcher.group(1));
+    }
+    return names;
+  }
+}

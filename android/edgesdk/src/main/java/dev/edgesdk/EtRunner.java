@@ -1,0 +1,139 @@
+package dev.edgesdk;
+
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.locks.StampedLock;
+import org.jspecify.annotations.Nullable;
+import org.pytorch.executorch.EValue;
+import org.pytorch.executorch.ExecuTorchRuntime;
+import org.pytorch.executorch.Module;
+
+/**
+ * A program of ExecuTorch. It reads inputs from the tensors' own memory; outputs lie in the program's memory and are
+ * copied once, into the caller's tensors.
+ */
+final class EtRunner extends Runner {
+  /** Held exclusively while the engine's one thread pool is replaced, which must not happen under a running call. */
+  private static final StampedLock POOL = new StampedLock();
+
+  private static int poolThreads = -1;
+
+  private final ModelFile files;
+  private final int threads;
+  private final EtInputs inputs;
+  private final EtOutputs outputs;
+  private @Nullable Module module;
+  private boolean used;
+
+  private EtRunner(ModelFile files, int threads) {
+    this.files = files;
+    this.threads = threads;
+    this.inputs = new EtInputs(files.manifest.inputs().size());
+    this.outputs = new EtOutputs(files.manifest.outputs(), files.variant.file());
+  }
+
+  /** Loads the native library, and calls it: classes and library of two releases fail here, not at the first model. */
+  static void start() {
+    ExecuTorchRuntime.getRuntime();
+    backends();
+  }
+
+  /** The delegates that the library has; null in releases that don't tell. */
+  static @Nullable List<String> backends() {
+    try {
+      String[] names = ExecuTorchRuntime.getRegisteredBackends();
+      return names == null ? null : Arrays.asList(names);
+    } catch (NoSuchMethodError older) {
+      return null;
+    }
+  }
+
+  static EtRunner load(ModelFile files, int threads) {
+    PteFile.check(files.buffer(), files.variant.file());
+    EtInputs.check(files.manifest.inputs());
+    EtOutputs.check(files.manifest.outputs());
+    EtRunner made = new EtRunner(files, threads);
+    made.open();
+    return made;
+  }
+
+  private Module open() {
+    String path = files.file().getPath();
+    String[] before = EtLog.lines();
+    Module opened = null;
+    try {
+      opened = load(path, threads);
+      if (!Arrays.asList(opened.getMethods()).contains("forward")) {
+        throw EtErrors.noForward(files.variant.file(), opened.getMethods());
+      }
+      opened.loadMethod("forward");
+      module = opened;
+      return opened;
+    } catch (LinkageError | RuntimeException cause) {
+      if (opened != null) {
+        opened.destroy();
+      }
+      throw cause instanceof EdgeException
+          ? (EdgeException) cause
+          : EtErrors.load(files.variant.file(), cause, EtLog.since(before));
+    }
+  }
+
+  /** The lock is shared when the pool has that size already, else exclusive. */
+  private static Module load(String path, int threads) {
+    long stamp = POOL.readLock();
+    boolean alone = poolThreads != threads;
+    if (alone) {
+      POOL.unlockRead(stamp);
+      stamp = POOL.writeLock();
+      poolThreads = -1; // unknown, should loading fail
+    }
+    try {
+      Module made = Module.load(path, Module.LOAD_MODE_MMAP, threads);
+      if (alone) {
+        poolThreads = threads;
+      }
+      return made;
+    } finally {
+      POOL.unlock(stamp);
+    }
+  }
+
+  @Override
+  void run(Tensor[] given, @Nullable Tensor[] into) {
+    Module loaded = module == null ? open() : module;
+    used = true;
+    EValue[] values = inputs.bind(given);
+    long stamp = POOL.readLock();
+    try {
+      outputs.take(loaded.forward(values), into); // the next call overwrites them
+    } catch (EdgeException ours) {
+      throw ours;
+    } catch (LinkageError | RuntimeException cause) {
+      throw EtErrors.run(files.variant.file(), given, cause);
+    } finally {
+      POOL.unlockRead(stamp);
+    }
+  }
+
+  /** A program's mutable buffers live as long as its module: load it again. */
+  @Override
+  void reset() {
+    if (used) {
+      close();
+      open();
+      used = false;
+    }
+  }
+
+  @Override
+  void close() {
+    Module loaded = module;
+    module = null;
+    inputs.clear();
+    outputs.clear();
+    if (loaded != null) {
+      loaded.destroy();
+    }
+  }
+}
