@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.networknt.schema.JsonSchema;
 import com.networknt.schema.JsonSchemaFactory;
 import com.networknt.schema.SpecVersion;
@@ -95,7 +96,9 @@ final class BenchTest {
 
   private static List<String> faults(String json) throws Exception {
     try (InputStream in = BenchTest.class.getResourceAsStream("/edgesdk.bench.1.schema.json")) {
-      JsonSchema schema = JsonSchemaFactory.getInstance(SpecVersion.VersionFlag.V202012).getSchema(in);
+      ObjectNode rules = (ObjectNode) new ObjectMapper().readTree(in);
+      rules.remove("$id"); // a name, where the validator wants an address
+      JsonSchema schema = JsonSchemaFactory.getInstance(SpecVersion.VersionFlag.V202012).getSchema(rules);
       JsonNode document = new ObjectMapper().readTree(json);
       List<String> found = new ArrayList<>();
       schema.validate(document).forEach(fault -> found.add(fault.getMessage()));
