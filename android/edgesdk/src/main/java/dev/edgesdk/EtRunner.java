@@ -2,7 +2,8 @@ package dev.edgesdk;
 
 import java.util.Arrays;
 import java.util.List;
-import java.util.concurrent.locks.StampedLock;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 import org.jspecify.annotations.Nullable;
 import org.pytorch.executorch.EValue;
 import org.pytorch.executorch.ExecuTorchRuntime;
@@ -13,10 +14,13 @@ import org.pytorch.executorch.Module;
  * copied once, into the caller's tensors.
  */
 final class EtRunner extends Runner {
-  /** Held exclusively while the engine's one thread pool is replaced, which must not happen under a running call. */
-  private static final StampedLock POOL = new StampedLock();
+  private static final Logger LOG = Logger.getLogger("dev.edgesdk");
 
-  private static int poolThreads = -1;
+  /** The engine's pool of threads is one for the process, and loaded programs keep pointers into it. */
+  private static final Object POOL = new Object();
+
+  private static int poolThreads;
+  private static int openModules;
 
   private final ModelFile files;
   private final int threads;
@@ -71,7 +75,7 @@ final class EtRunner extends Runner {
       return opened;
     } catch (LinkageError | RuntimeException cause) {
       if (opened != null) {
-        opened.destroy();
+        close(opened);
       }
       throw cause instanceof EdgeException
           ? (EdgeException) cause
@@ -79,23 +83,27 @@ final class EtRunner extends Runner {
     }
   }
 
-  /** The lock is shared when the pool has that size already, else exclusive. */
+  /** The pool gets another size only while no program is loaded: it would be freed under those that are. */
   private static Module load(String path, int threads) {
-    long stamp = POOL.readLock();
-    boolean alone = poolThreads != threads;
-    if (alone) {
-      POOL.unlockRead(stamp);
-      stamp = POOL.writeLock();
-      poolThreads = -1; // unknown, should loading fail
-    }
-    try {
-      Module made = Module.load(path, Module.LOAD_MODE_MMAP, threads);
-      if (alone) {
-        poolThreads = threads;
+    synchronized (POOL) {
+      int size = openModules == 0 ? threads : poolThreads;
+      Module made = Module.load(path, Module.LOAD_MODE_MMAP, size);
+      poolThreads = size;
+      openModules++;
+      if (size != threads) {
+        LOG.log(
+            Level.WARNING,
+            "ExecuTorch keeps {0} threads, not {1}, as long as other sessions are open",
+            new Object[] {size == 0 ? "its own number of" : String.valueOf(size), threads});
       }
       return made;
-    } finally {
-      POOL.unlock(stamp);
+    }
+  }
+
+  private static void close(Module module) {
+    synchronized (POOL) {
+      module.destroy();
+      openModules--;
     }
   }
 
@@ -104,15 +112,12 @@ final class EtRunner extends Runner {
     Module loaded = module == null ? open() : module;
     used = true;
     EValue[] values = inputs.bind(given);
-    long stamp = POOL.readLock();
     try {
       outputs.take(loaded.forward(values), into); // the next call overwrites them
     } catch (EdgeException ours) {
       throw ours;
     } catch (LinkageError | RuntimeException cause) {
       throw EtErrors.run(files.variant.file(), given, cause);
-    } finally {
-      POOL.unlockRead(stamp);
     }
   }
 
@@ -133,7 +138,7 @@ final class EtRunner extends Runner {
     inputs.clear();
     outputs.clear();
     if (loaded != null) {
-      loaded.destroy();
+      close(loaded);
     }
   }
 }

@@ -278,9 +278,9 @@ final class ExecutorchTest {
     }
   }
 
-  /** The pool of threads is one for the process: changing its size waits for the calls that use it. */
+  /** The pool of threads is one for the process: replacing it while a program is loaded crashes that program's next call. */
   @Test
-  void threadCountsChangeWhileOthersRun() throws Exception {
+  void otherThreadCountsLeaveOpenSessionsAlone() throws Exception {
     try (Session running = open("et-picture")) {
       Map<String, Tensor> inputs = Map.of("input", Tensor.allocate(DType.FLOAT32, 1, 3, 32, 32));
       float[] wanted = running.run(inputs).values().iterator().next().floats();
