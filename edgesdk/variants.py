@@ -187,7 +187,9 @@ class Maker:
         return EVALUATION.validate_python(self.builder.submit("_data_jobs:evaluate", args).result()[1])
 
     def _errors(self, plan: VariantPlan, samples: int) -> tuple[LayerError, ...]:
-        args = self._args(plan, config=self.builder.lower_args(plan), samples=samples)
+        args = self._args(plan, samples=samples)
+        # Schemes without calibration measure their noise on what they are judged on.
+        args["config"] = {"calibration": str(self.builder.folder / args["store"]), **self.builder.lower_args(plan)}
         found: tuple[LayerError, ...] = ERRORS.validate_python(
             self.builder.submit("_data_jobs:layer_errors", args).result()[1]["errors"]
         )

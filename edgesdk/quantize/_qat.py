@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.artifacts import Dim, Model, Warn
 from edgesdk.data import Sample, Store
 from edgesdk.errors import InputError, missing_library
+from edgesdk.quantize import _kept
 from edgesdk.quantize._goal import Goal, choose_goal
 from edgesdk.quantize._pt2e import _calibrate as calibrate
 from edgesdk.quantize._pt2e import _graph as graphs
@@ -91,19 +92,38 @@ def tune(model: Model, config: LowerConfig, report: Report | None = None) -> Tun
     for library in ("torchao", "executorch"):
         if importlib.util.find_spec(library) is None:
             raise missing_library(library, "executorch", "quantization-aware training")
-    with graphs.quiet():
+    place = _kept.place_of(model, config)
+    with graphs.quiet(), _kept.one_at_a_time(place):
         trainer = Trainer(model, config)
-        before = trainer.judge(trainer.prepared, rounded=False)
-        stopped = trainer.train(report)
+        kept = _kept.read(place)
+        if kept is None:
+            kept = _trained(trainer, report)
+            _kept.write(place, kept)
+        else:
+            trainer.load(kept["state"])
         trainer.finish()
-        after = trainer.judge(trainer.prepared, rounded=True)
-        converted = trainer.judge(trainer.converted(), rounded=True)
-        stages = Stages(trainer.goal.metric, min(len(trainer.store), JUDGED), before, after, converted)
+        stages = Stages(**kept["stages"])
+        stopped = Warn(**kept["stopped"]) if kept["stopped"] else None
         tuned = replace(
             model, program=trainer.float_program(), module=None, script=None, onnx=None, no_program=None
         )  # fmt: skip
     warnings = (Warn("qat_stages", f"{stages}."), *((stopped,) if stopped else ()))
     return Tuned(tuned, trainer.prepared, trainer.record, stages, warnings)
+
+
+def _trained(trainer: Trainer, report: Report | None) -> dict[str, Any]:
+    """Train to the end; the state then, and the metric at each stage."""
+    before = trainer.judge(trainer.prepared, rounded=False)
+    stopped = trainer.train(report)
+    state = trainer.state()
+    trainer.finish()
+    after = trainer.judge(trainer.prepared, rounded=True)
+    converted = trainer.judge(trainer.converted(), rounded=True)
+    stages = {
+        "metric": trainer.goal.metric, "samples": min(len(trainer.store), JUDGED),
+        "float_": before, "fake_quantized": after, "converted": converted,
+    }  # fmt: skip
+    return {"state": state, "stages": stages, "stopped": stopped.to_json() if stopped else None}
 
 
 def labelled(config: LowerConfig) -> Store:

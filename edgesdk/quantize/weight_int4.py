@@ -1,4 +1,7 @@
-"""Weight-only int4 in groups: an eighth of the size of the linear layers, float arithmetic."""
+"""Weight-only int4 in groups: an eighth of the size of the linear layers.
+
+ONNX Runtime computes in float (MatMulNBits); ExecuTorch's XNNPACK quantizes the activations to int8 on the fly.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class WeightInt4(Scheme):
     """
 
     name: ClassVar[str] = "weight-int4"
-    title: ClassVar[str] = "int4 weights in groups, float arithmetic; for large linear layers"
+    title: ClassVar[str] = "int4 weights in groups; for large linear layers"
     weight_bits: ClassVar[int] = 4
     cost: ClassVar[int] = 3
 

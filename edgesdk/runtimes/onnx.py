@@ -148,7 +148,8 @@ def _tuned(model: Model, config: LowerConfig) -> Model:
             why="It comes without a PyTorch program; an ONNX file holds no gradients.",
             fix="Package the model's PyTorch source, or use --quantize static-int8.",
         )  # fmt: skip
-    return fine_tune(replace(model, warnings=()), config)
+    # Which layers stay float makes no difference to the training, which is then run once for all choices.
+    return fine_tune(replace(model, warnings=()), replace(config, keep_float=()))
 
 
 def _lower_ort(model: Model, config: LowerConfig, out: Path) -> Lowered:

@@ -147,9 +147,15 @@ def _float_weights(prepared: GraphModule, record: Annotated) -> dict[str, Any]:
 
 
 def convert_tuned(model: Model, config: LowerConfig, *, keep_weights: bool = False) -> Converted:
-    """Train with simulated int8, and convert with the trained ranges."""
-    from edgesdk.quantize._qat import tune
+    """Train with simulated int8, and convert with the trained ranges.
 
+    With layers that stay float, the weights of that training are kept and the ranges measured anew: training is run once.
+    """
+    from edgesdk.quantize._qat import fine_tune, tune
+
+    if config.keep_float:
+        tuned_model = fine_tune(model, replace(config, keep_float=()))
+        return convert_static(tuned_model, config, keep_weights=keep_weights)
     tuned = tune(model, config)
     with graphs.quiet():
         calibrate.protect_biases(tuned.prepared, tuned.record.quantized)
