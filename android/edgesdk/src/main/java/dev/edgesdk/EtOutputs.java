@@ -24,12 +24,21 @@ final class EtOutputs {
   private final String file;
   private final @Nullable Tensor[] tensors;
   private final Buffer[] views;
+  private final boolean[] fixed;
 
   EtOutputs(List<TensorSpec> specs, String file) {
     this.specs = specs;
     this.file = file;
     this.tensors = new Tensor[specs.size()];
     this.views = new Buffer[specs.size()];
+    this.fixed = new boolean[specs.size()];
+    for (int i = 0; i < fixed.length; i++) {
+      List<Dim> shape = specs.get(i).shape();
+      fixed[i] = shape != null;
+      for (int axis = 0; fixed[i] && axis < shape.size(); axis++) {
+        fixed[i] = !shape.get(axis).dynamic();
+      }
+    }
   }
 
   /**
@@ -91,13 +100,12 @@ final class EtOutputs {
     if (from.dtype() != type(spec.dtype())) {
       throw EtErrors.outputs("Output '" + spec.name() + "' of " + file + " is " + from.dtype() + ", not " + spec);
     }
-    long[] shape = from.shape();
     Tensor to = into[i];
     if (to == null) {
-      to = Tensor.allocate(spec.dtype(), shape);
+      to = Tensor.allocate(spec.dtype(), from.shape());
       into[i] = to;
-    } else if (!Arrays.equals(shape, to.sizes())) {
-      throw EtErrors.size(spec, shape, to);
+    } else if (fixed[i] ? from.numel() != to.size() : !Arrays.equals(from.shape(), to.sizes())) { // shape() is a copy
+      throw EtErrors.size(spec, from.shape(), to);
     }
     if (to.size() > 0) {
       copy(from, to.dtype(), view(i, to));

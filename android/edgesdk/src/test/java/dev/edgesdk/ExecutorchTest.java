@@ -172,6 +172,47 @@ final class ExecutorchTest {
     }
   }
 
+  /** What the engine's own classes allocate in a call is their affair; this library adds nothing to it. */
+  @Test
+  void repeatedRunsAllocateNoMoreThanTheBareEngine() {
+    EdgeBundle bundle = EdgeBundle.open(Made.bundle("et-picture"));
+    long[] in = {1, 3, 32, 32};
+    ModelFile files = new ModelFile(bundle, bundle.manifest().variants().get(0));
+    try (Session session = bundle.session(ONE.withVariant("executorch-xnnpack-none"));
+        org.pytorch.executorch.Module module = org.pytorch.executorch.Module.load(
+            files.file().getPath(), org.pytorch.executorch.Module.LOAD_MODE_MMAP, 1)) {
+      FloatBuffer x = org.pytorch.executorch.Tensor.allocateFloatBuffer(3 * 32 * 32);
+      FloatBuffer y = org.pytorch.executorch.Tensor.allocateFloatBuffer(6);
+      org.pytorch.executorch.EValue[] values = {
+        org.pytorch.executorch.EValue.from(org.pytorch.executorch.Tensor.fromBlob(x, in))
+      };
+      long bare = allocated(() -> {
+        y.clear();
+        module.forward(values)[0].toTensor().copyDataInto(y);
+      });
+      Map<String, Tensor> inputs = Map.of("input", Tensor.allocate(DType.FLOAT32, in));
+      Map<String, Tensor> outputs = Map.of(
+          bundle.manifest().outputs().get(0).name(), Tensor.allocate(DType.FLOAT32, 1, 6));
+      long ours = allocated(() -> session.run(inputs, outputs));
+      assertTrue(ours <= bare, ours + " bytes per call, the bare engine " + bare);
+    } finally {
+      files.delete();
+    }
+  }
+
+  private static long allocated(Runnable call) {
+    com.sun.management.ThreadMXBean threads =
+        (com.sun.management.ThreadMXBean) java.lang.management.ManagementFactory.getThreadMXBean();
+    long before = 0;
+    for (int i = 0; i < 4000; i++) {
+      if (i == 3000) { // classes are loaded and lambdas linked by now
+        before = threads.getThreadAllocatedBytes(Thread.currentThread().getId());
+      }
+      call.run();
+    }
+    return (threads.getThreadAllocatedBytes(Thread.currentThread().getId()) - before) / 1000;
+  }
+
   /** State lives in the program: it is kept between calls, and forgotten by reset() and around the self-test. */
   @Test
   void stateIsKeptAndReset() {
