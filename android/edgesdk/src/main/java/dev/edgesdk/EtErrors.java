@@ -24,7 +24,7 @@ final class EtErrors {
           "load_failed",
           "ExecuTorch can't load " + file + ": " + Words.line(cause) + ".",
           "Its Java classes and its native library, or this library, are of different releases.",
-          "Take all of them from one release of org.pytorch:executorch-android, 1.1 or newer.",
+          "Take one release of org.pytorch:executorch-android: the one that the manifest names, or a newer one.",
           cause);
     }
     int code = code(cause);
