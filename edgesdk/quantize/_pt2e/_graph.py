@@ -125,7 +125,9 @@ def exported(module: GraphModule, program: ExportedProgram) -> ExportedProgram:
     import torch
 
     leaves = torch.utils._pytree.tree_leaves(program.example_inputs)
-    tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+    # NumPy's new axis has a stride of 0, which a clone hasn't.
+    plain = torch.contiguous_format
+    tensors = tuple(leaf.clone(memory_format=plain) for leaf in leaves if isinstance(leaf, torch.Tensor))
     for node in module.graph.nodes:
         node.meta = {key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta}
     with quiet(), torch.no_grad(), torch.fx.traceback.preserve_node_meta():
