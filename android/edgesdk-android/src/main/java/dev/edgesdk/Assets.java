@@ -16,10 +16,18 @@ import org.jspecify.annotations.Nullable;
 
 /** Bundles in assets and behind Uris. */
 final class Assets {
+  private static volatile @Nullable BundleStore last;
+
   private Assets() {}
+
+  /** Of the app: every context of it leads to the same folder. Null before the first bundle was opened. */
+  static @Nullable BundleStore lastStore() {
+    return last;
+  }
 
   static EdgeBundle open(Context context, String asset, @Nullable EdgeKey key) {
     MainThread.check(context, "EdgeBundle.open");
+    last = store(context);
     File name = new File("/android_asset", asset);
     Mapped mapped = map(context, asset, name);
     if (mapped != null) {
@@ -64,6 +72,7 @@ final class Assets {
 
   static EdgeBundle open(Context context, Uri uri, @Nullable EdgeKey key) {
     MainThread.check(context, "EdgeBundle.open");
+    last = store(context);
     if (uri.getScheme() == null || ContentResolver.SCHEME_FILE.equals(uri.getScheme())) {
       return EdgeBundle.open(new File(String.valueOf(uri.getPath())), key, EdgeBundle.Check.ALL);
     }

@@ -74,6 +74,20 @@ class BundleStore {
     return kept;
   }
 
+  /** Whether the file still has that content. */
+  boolean holds(File kept, String sha256) {
+    MessageDigest sha = Sha256.start();
+    try (FileInputStream in = new FileInputStream(kept)) {
+      byte[] chunk = new byte[1 << 16];
+      for (int n = in.read(chunk); n >= 0; n = in.read(chunk)) {
+        sha.update(chunk, 0, n);
+      }
+    } catch (IOException gone) {
+      return false;
+    }
+    return Sha256.hex(sha.digest()).equals(sha256);
+  }
+
   private File copy(Opener source) {
     File part = part();
     try {

@@ -4,6 +4,8 @@ import android.content.Context;
 import android.net.Uri;
 import android.os.Build;
 import android.os.Process;
+import java.io.File;
+import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -55,6 +57,22 @@ public abstract class PlatformBundle {
   /** Unless the app says otherwise: as many threads as the fastest cluster has cores, at most four. */
   static Session.Config tuned(Session.Config config) {
     return config.threads == 0 ? config.withThreads(Cpu.here().threads()) : config;
+  }
+
+  /**
+   * The model as a file in no-backup storage, for engines that load no memory: written by the first session, found by
+   * those after it. Null before a bundle was opened with a {@link Context}.
+   */
+  static @Nullable File unpacked(String name, Variant variant, ByteBuffer model) {
+    BundleStore store = Assets.lastStore();
+    if (store == null) {
+      return null;
+    }
+    File kept = store.keep("model:" + name, variant.sha256(), variant.size(), () -> new BufferStream(model));
+    if (!store.holds(kept, variant.sha256())) { // damaged since, and found by its size alone
+      kept = store.keep("model:" + name, "", variant.size(), () -> new BufferStream(model));
+    }
+    return kept;
   }
 
   static @Nullable String whyNot(Variant variant) {

@@ -83,6 +83,27 @@ public final class AndroidTest {
   }
 
   @Test
+  public void aModelIsUnpackedOnceAndMendedWhenDamaged() throws IOException {
+    try (EdgeBundle bundle = EdgeBundle.open(context, "picture.edge")) {
+      ModelFile model = new ModelFile(bundle, bundle.manifest().variants().get(0));
+      File file = model.file();
+      assertTrue(file.getPath(), file.getPath().contains("no_backup"));
+      byte[] wanted = new byte[model.buffer().remaining()];
+      model.buffer().get(wanted);
+      assertArrayEquals(wanted, Files.readAllBytes(file.toPath()));
+      assertTrue(file.setLastModified(1_000_000_000_000L));
+      assertEquals(1_000_000_000_000L, new ModelFile(bundle, model.variant).file().lastModified());
+      byte[] damaged = wanted.clone();
+      damaged[wanted.length / 2] ^= 1;
+      Files.write(file.toPath(), damaged);
+      File again = new ModelFile(bundle, model.variant).file();
+      assertArrayEquals(wanted, Files.readAllBytes(again.toPath()));
+      model.delete();
+      assertTrue("it stays for the next start", again.isFile());
+    }
+  }
+
+  @Test
   public void aBitmapIsClassifiedAsInPython() throws IOException {
     Bitmap bitmap = Bitmap.createBitmap(pixels(), 60, 45, Bitmap.Config.ARGB_8888);
     Uri uri = Uri.parse("content://some.app/picture");

@@ -32,6 +32,10 @@ final class ModelFile {
 
   /** The model as a file, with what must lie beside it. The bundle has been checked, so these are the right bytes. */
   File file() {
+    File kept = alone() ? PlatformBundle.unpacked(manifest.name() + "/" + variant.id(), variant, buffer()) : null;
+    if (kept != null) {
+      return kept;
+    }
     File into = folder;
     if (into == null) {
       into = makeFolder();
