@@ -14,9 +14,10 @@ import numpy as np
 from edgesdk._jobs import Json, Report, lower_config_of, model_of, one_thread, runtime_of
 from edgesdk.artifacts import Signature, Warn
 from edgesdk.errors import InputError
-from edgesdk.evaluation import ERRORS, EVALUATION, RACE
+from edgesdk.evaluation import ARM64, ERRORS, EVALUATION, RACE, Arm64
 
 if TYPE_CHECKING:
+    from edgesdk._comparing import Comparison
     from edgesdk.artifacts import Model
     from edgesdk.data import SamplesInfo, Store
     from edgesdk.metrics import Metric
@@ -179,38 +180,104 @@ def _metric(args: Json, model: Model, judge: Store) -> Metric | None:
 
 
 def evaluate(args: Json, report: Report) -> Json:
-    """Run a lowered file over the data and compare it with the original's answers; an :class:`Evaluation` as JSON.
-
-    ``emulated`` in ``args`` is the number of samples to run on emulated arm64 instead of on this machine.
-    """
-    from edgesdk import emulated
-    from edgesdk._comparing import Comparison
-    from edgesdk.data import Store
-
+    """Run a lowered file over the data and compare it with the original's answers; an :class:`Evaluation` as JSON."""
     one_thread()
-    folder, signature = Path(args["folder"]), Signature.from_json(args["signature"])
-    judge, reference = Store(folder / args["store"]), Store(folder / "judge-reference")
-    limit = args.get("emulated")
-    if limit:
-        runner: Runner = emulated.load(args["runtime"], Path(args["file"]), signature)
-    else:
-        runner = runtime_of(args["runtime"]).load(Path(args["file"]), signature)
-    count = min(limit or len(reference), len(reference))
-    words = f"running {Path(args['file']).stem} on {'emulated arm64' if limit else 'the samples'}"
-    model = model_of(args["folder"])
-    metric = _metric(args, model, judge) if args["eval"] else None
-    comparison = Comparison(signature, metric, model.labels)
-    names = [spec.name for spec in signature.outputs]
+    bench = _Bench(args)
+    runner = runtime_of(args["runtime"]).load(Path(args["file"]), bench.signature)
+    comparison = bench.comparison()
     try:
-        for index in _told(range(count), count, words, report):
-            sample = judge[index]
-            given = runner.run([np.array(sample.feed[spec.name]) for spec in signature.inputs])
-            comparison.update(sample, reference[index].feed, dict(zip(names, given, strict=True)))
+        for index in _told(range(bench.count), bench.count, f"running {Path(args['file']).stem}", report):
+            bench.step(index, runner, comparison)
     finally:
         runner.close()
-    found = comparison.result(args["data"], "arm64 (emulated)" if limit else f"{platform.machine()} host")
-    result: Json = EVALUATION.dump_python(found, mode="json")
+    result: Json = EVALUATION.dump_python(comparison.result(args["data"], _HOST), mode="json")
     return result
+
+
+def on_arm64(args: Json, report: Report) -> Json:
+    """The first ``limit`` samples on emulated arm64 and on this machine: both against the original, and against each other."""
+    from edgesdk import emulated
+
+    one_thread()
+    bench = _Bench(args)
+    path, count = Path(args["file"]), min(args["limit"], bench.count)
+    runners = (
+        emulated.load(args["runtime"], path, bench.signature),
+        runtime_of(args["runtime"]).load(path, bench.signature),
+    )
+    comparisons = bench.comparison(), bench.comparison()
+    values = equal = 0
+    apart = 0.0
+    try:
+        for index in _told(range(count), count, f"running {path.stem} on emulated arm64", report):
+            both = [bench.step(index, *pair) for pair in zip(runners, comparisons, strict=True)]
+            for phone, host in zip(*both, strict=True):
+                values += phone.size
+                equal += int(np.count_nonzero(phone == host))
+                apart = max(apart, float(np.abs(phone.astype(np.float64) - host.astype(np.float64)).max(initial=0.0)))
+    finally:
+        for runner in runners:
+            runner.close()
+    phone_found, host_found = (
+        c.result(args["data"], where) for c, where in zip(comparisons, ("arm64 (emulated)", _HOST), strict=True)
+    )
+    result: Json = ARM64.dump_python(Arm64(phone_found, host_found, equal / max(1, values), apart), mode="json")
+    return result
+
+
+_HOST = f"{platform.machine()} host"
+
+
+class _Bench:
+    """What every run over the judged samples needs."""
+
+    def __init__(self, args: Json) -> None:
+        from edgesdk.data import Store
+
+        folder = Path(args["folder"])
+        self.signature = Signature.from_json(args["signature"])
+        self.judge, self.reference = Store(folder / args["store"]), Store(folder / "judge-reference")
+        self.count = len(self.reference)
+        model = model_of(args["folder"])
+        self._labels = model.labels
+        self._metric = _metric(args, model, self.judge) if args["eval"] else None
+        self._names = [spec.name for spec in self.signature.outputs]
+
+    def comparison(self) -> Comparison:
+        from edgesdk._comparing import Comparison
+
+        return Comparison(self.signature, self._metric, self._labels)
+
+    def step(self, index: int, runner: Runner, comparison: Comparison) -> list[np.ndarray]:
+        """One call, compared with the original's answer; its outputs."""
+        sample = self.judge[index]
+        given = runner.run([np.array(sample.feed[spec.name]) for spec in self.signature.inputs])
+        comparison.update(sample, self.reference[index].feed, dict(zip(self._names, given, strict=True)))
+        return given
+
+
+def score(args: Json, report: Report) -> Json:
+    """The metric that fits the calibration samples' labels, of a lowered file on the first of them; null when none does."""
+    from edgesdk import metrics
+    from edgesdk.data import Store
+    from edgesdk.quantize._qat import JUDGED
+
+    one_thread()
+    signature = Signature.from_json(args["signature"])
+    store = Store(Path(args["folder"]) / "calibration")
+    metric = metrics.choose(store, signature)
+    if metric is None or metric.name != "top1":  # training tells mean squared errors of its own kind for all others
+        return {"value": None}
+    runner = runtime_of(args["runtime"]).load(Path(args["file"]), signature)
+    names = [spec.name for spec in signature.outputs]
+    try:
+        for sample in store.first(JUDGED):
+            given = runner.run([np.array(sample.feed[spec.name]) for spec in signature.inputs])
+            if sample.label is not None:
+                metric.update(dict(zip(names, given, strict=True)), sample.label, sample.where)
+    finally:
+        runner.close()
+    return {"value": metric.value()}
 
 
 def layer_errors(args: Json, report: Report) -> Json:

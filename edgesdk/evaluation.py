@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from edgesdk.artifacts import LayerError, OutputFidelity
+from edgesdk.artifacts import LayerError, OutputFidelity, Warn
 
 Json = dict[str, Any]
 
@@ -117,11 +119,46 @@ class Race:
 
 
 @dataclass(frozen=True)
+class Arm64:
+    """The same samples on emulated arm64 and on this machine.
+
+    Attributes:
+        evaluation: arm64 against the original.
+        host: this machine against the original, on the same samples.
+        equal: share of the output values that the two give to the bit.
+        max_abs_difference: between the two.
+    """
+
+    evaluation: Evaluation
+    host: Evaluation
+    equal: float
+    max_abs_difference: float
+
+
+@dataclass(frozen=True)
 class Stage:
     """What the metric was at one stage of quantization-aware training: ``float``, ``fake_quantized``, ``converted``…"""
 
     name: str
     value: float
+
+
+_STAGES = re.compile(r"(float|fake-quantized|converted) ([0-9.e+-]+[0-9])")
+TOP1 = "top-1"
+
+
+def stages_of(warnings: Iterable[Warn], lowered: float | None) -> tuple[Stage, ...]:
+    """The stages that the training told (``edgesdk.quantize._qat.Stages``), and the lowered file's own figure.
+
+    Shares of right classes are shown in points, 0…100.
+
+    Args:
+        lowered: the same metric of the lowered file on the same samples, in points for ``top-1``.
+    """
+    text = next((w.message for w in warnings if w.code == "qat_stages"), "")
+    scale = 100.0 if text.startswith(TOP1) else 1.0
+    found = [Stage(name.replace("-", "_"), scale * float(value)) for name, value in _STAGES.findall(text)]
+    return (*found, Stage("lowered", lowered)) if found and lowered is not None else tuple(found)
 
 
 @dataclass(frozen=True)
@@ -130,7 +167,8 @@ class Guarded:
 
     Attributes:
         evaluation: on this machine's arithmetic.
-        arm64: on emulated arm64 arithmetic, where the emulator is set up.
+        arm64: on emulated arm64 arithmetic, where the emulator is set up; ``arm64_why`` says why not.
+        arm64_host: this machine on the same samples; ``arm64_equal`` is the share of values that the two give to the bit.
         errors: noise of each layer, the worst first; empty when it was not measured.
         restored: layers that the search put back to float.
         probes: the steps of that search.
@@ -143,6 +181,8 @@ class Guarded:
 
     evaluation: Evaluation
     arm64: Evaluation | None = None
+    arm64_host: Evaluation | None = None
+    arm64_equal: float | None = None
     arm64_why: str | None = None
     errors: tuple[LayerError, ...] = ()
     restored: tuple[str, ...] = ()
@@ -175,4 +215,5 @@ class Guarded:
 EVALUATION = TypeAdapter(Evaluation)
 GUARDED = TypeAdapter(Guarded)
 RACE = TypeAdapter(Race)
+ARM64 = TypeAdapter(Arm64)
 ERRORS = TypeAdapter(tuple[LayerError, ...])

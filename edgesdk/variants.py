@@ -15,7 +15,7 @@ from edgesdk._jobs import LOWERED, VERIFICATION
 from edgesdk.artifacts import LayerError, Lowered, Verification, Warn
 from edgesdk.building import Builder, Imported, Variant, is_quantized, lower_config
 from edgesdk.errors import GateError, UnsupportedError
-from edgesdk.evaluation import ERRORS, EVALUATION, GUARDED, RACE, Evaluation, Guarded, Race
+from edgesdk.evaluation import ARM64, ERRORS, EVALUATION, GUARDED, RACE, Evaluation, Guarded, Race, Stage, stages_of
 from edgesdk.guard import Search, Tools
 from edgesdk.judging import measured, remarks, shortfall
 from edgesdk.planning import VariantPlan
@@ -151,9 +151,20 @@ class Maker:
         calibrated = schemes()[plan.quantization].calibrated
         errors = guarded.errors or (self._errors(plan, _SHOWN_SAMPLES) if calibrated else ())
         guarded = replace(
-            guarded, errors=errors, max_drop=self.builder.config.max_drop, host=emulated.host_cpu().to_json()
+            guarded,
+            errors=errors,
+            max_drop=self.builder.config.max_drop,
+            host=emulated.host_cpu().to_json(),
+            stages=self._stages(plan, lowered),
         )
         return self._on_arm64(plan, lowered, guarded)
+
+    def _stages(self, plan: VariantPlan, lowered: Lowered) -> tuple[Stage, ...]:
+        """Where a training with simulated int8 lost what it lost (pitfall Q-13)."""
+        if not schemes()[plan.quantization].labelled:
+            return ()
+        args = self._args(plan, file=str(lowered.path))
+        return stages_of(lowered.warnings, self.builder.submit("_data_jobs:score", args).result()[1]["value"])
 
     def _can_judge(self, plan: VariantPlan) -> bool:
         """Files that no engine here runs are judged on the device; float files only when there is labelled data."""
@@ -200,17 +211,19 @@ class Maker:
         missing = _emulator(plan.runtime)
         if missing:
             return replace(guarded, arm64_why=missing)
-        args = self._args(plan, file=str(lowered.path), emulated=_ARM64_SAMPLES, **self._asked())
-        found = EVALUATION.validate_python(self.builder.submit("_data_jobs:evaluate", args).result()[1])
-        fault = shortfall(found, None)
+        args = self._args(plan, file=str(lowered.path), limit=_ARM64_SAMPLES, **self._asked())
+        both = ARM64.validate_python(self.builder.submit("_data_jobs:on_arm64", args).result()[1])
+        found = both.evaluation
+        # A file that is as bad here on these few samples passed on all of them.
+        fault = shortfall(found, None) if not shortfall(both.host, None) else None
         if fault:
             raise GateError(
                 "arm64_differs", f"{plan.id} is good here and not on arm64: {fault}.",
-                why=f"Here: {measured(guarded.evaluation)}. On arm64: {measured(found)}.",
+                why=f"Here: {measured(both.host)}. On arm64: {measured(found)}.",
                 fix="Try another --runtime, or --quantize fp16.",
                 details={"id": plan.id, "arm64": EVALUATION.dump_python(found, mode="json")},
             )  # fmt: skip
-        return replace(guarded, arm64=found)
+        return replace(guarded, arm64=found, arm64_host=both.host, arm64_equal=both.equal)
 
     # -- float twins, races, and the choice of auto -------------------------------------------------------------------
 

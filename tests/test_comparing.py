@@ -6,9 +6,10 @@ import numpy as np
 
 from edgesdk import metrics
 from edgesdk._comparing import Comparison
-from edgesdk.artifacts import Signature, TensorSpec
+from edgesdk.artifacts import Signature, TensorSpec, Warn
 from edgesdk.data import Sample
-from edgesdk.evaluation import EVALUATION
+from edgesdk.evaluation import EVALUATION, Stage, stages_of
+from edgesdk.quantize._qat import Stages
 
 SIGNATURE = Signature((TensorSpec("x", "float32", (1, 4)),), (TensorSpec("y", "float32", (1, 3)),))
 
@@ -41,3 +42,14 @@ def test_without_labels_there_is_no_metric_and_everything_else() -> None:
     comparison.update(Sample({}, None, "a"), row(0, 0, 1), row(1, 0, 0))
     found = comparison.result("calibration", "x86_64 host")
     assert found.score is None and found.top1 == 0.0 and found.flips[0].became == "class 0"
+
+
+def test_pitfall_q_13_the_stages_of_training_end_with_the_lowered_file() -> None:
+    """What the training tells is read back whole, whatever its numbers look like."""
+    told = Warn("qat_stages", f"{Stages('top-1', 512, 0.98, 1.0, 1e-05)}.")
+    assert stages_of([told], 97.5) == (
+        Stage("float", 98.0), Stage("fake_quantized", 100.0), Stage("converted", 1e-3), Stage("lowered", 97.5)
+    )  # fmt: skip
+    errors = Warn("qat_stages", f"{Stages('mean squared error', 64, 0.25, 0.5, 0.75)}.")
+    assert [stage.value for stage in stages_of([errors], None)] == [0.25, 0.5, 0.75]
+    assert stages_of([Warn("other", "float 1, converted 2")], 1.0) == ()

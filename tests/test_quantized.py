@@ -80,6 +80,9 @@ def test_static_int8_is_small_right_and_measured(runtime: str, lab: Path, tmp_pa
     assert small["metric"]["original"] - small["metric"]["value"] < 1.0
     assert small["top1_agreement"] > 0.97 and small["verified"] is True
     assert small["latency_ms"]["p50"] > 0 and "host" in small["latency_ms"]["where"]
+    if runtime != "torchscript":  # the engines' arm64 builds, emulated: integer arithmetic has one right answer
+        assert guard(small)["arm64"]["samples"] == 64 and guard(small)["arm64_equal"] > 0.99
+    assert {error["name"] for error in guard(small)["errors"]} >= {"0", "2", "6", "8"}  # a picture for every file
     layers = {layer["name"]: layer["precision"] for layer in small["details"]["layers"] if layer["bytes"]}
     assert len(layers) == 4 and set(layers.values()) == {"int8"}
     with edgesdk.load(package.bundle, small["id"]) as session:  # the very bytes that ship
@@ -147,6 +150,33 @@ def test_schemes_without_samples_need_none(scheme: str, lab: Path, tmp_path: Pat
     (variant,) = made(lab, tmp_path / "out", quantize=scheme, calibration=None, eval=None).variants
     assert variant["verified"] is True and guard(variant)["evaluation"]["data"] == "made up"
     assert variant["bytes"] < 0.6 * guard(variant)["float_bytes"]
+
+
+def test_training_with_simulated_int8_is_shared_and_told_by_stages(lab: Path, tmp_path: Path) -> None:
+    data = np.load(lab / "eval.npz")
+    np.savez(tmp_path / "train.npz", input=data["input"][:128], label=data["label"][:128])
+    package = made(
+        lab,
+        tmp_path / "out",
+        quantize="qat-int8",
+        runtime=("onnx", "torchscript"),
+        calibration=str(tmp_path / "train.npz"),
+    )
+    for variant in package.variants:
+        assert variant["metric"]["original"] - variant["metric"]["value"] < 2.0
+        assert [stage["name"] for stage in guard(variant)["stages"]] == [
+            "float",
+            "fake_quantized",
+            "converted",
+            "lowered",
+        ]
+        assert all(80 < stage["value"] <= 100 for stage in guard(variant)["stages"])
+
+
+def test_training_without_labels_is_refused(lab: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="label"):
+        made(lab, tmp_path / "out", quantize="qat-int8")
+    assert not (tmp_path / "out").exists()
 
 
 def test_unreadable_data_leave_nothing(lab: Path, tmp_path: Path) -> None:

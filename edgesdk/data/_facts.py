@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from edgesdk.preprocess import PreprocessSpec
 
 
+NO_TABLE = (0, 2)
+"""The importer's range for a number that indexes no table it could find: it says what is safe to feed, not what is allowed."""
+
+
 @dataclass(frozen=True)
 class ModelFacts:
     """The part of a model that decides how samples are read.
@@ -32,7 +36,8 @@ class ModelFacts:
 
     @staticmethod
     def of(model: Model) -> ModelFacts:
-        return ModelFacts(model.signature, model.preprocess, model.labels, model.stateful, dict(model.int_ranges))
+        known = {name: limits for name, limits in model.int_ranges.items() if limits != NO_TABLE}
+        return ModelFacts(model.signature, model.preprocess, model.labels, model.stateful, known)
 
 
 @dataclass(frozen=True)

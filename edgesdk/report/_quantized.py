@@ -358,8 +358,12 @@ def _places(variant: Json, guard: Json, found: Json) -> tuple[tuple[PlaceRow, ..
         slow = (
             "The emulator is slow, so it ran fewer samples: compare the shares, not the last digit. " if fewer else ""
         )
-        words = f"Phones compute as arm64 does. {slow}Emulation says nothing about time."
-        return (_place(found, "this machine"), _place(arm64, "arm64 (emulated)")), words
+        host: Json = guard.get("arm64_host") or found  # on the same samples, where they were run
+        slow = "" if host is not found else slow
+        equal = number(guard.get("arm64_equal"))
+        same = "" if equal is None else f"Of the output values {_words.percent(equal)} are the same to the bit. "
+        words = f"Phones compute as arm64 does. {same}{slow}Emulation says nothing about time."
+        return (_place(host, "this machine"), _place(arm64, "arm64 (emulated)")), words
     if not found or variant.get("quantization") in (None, "none", "fp16"):
         return (), ""
     where = str(found.get("where") or "")
