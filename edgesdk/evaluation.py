@@ -143,7 +143,7 @@ class Stage:
     value: float
 
 
-_STAGES = re.compile(r"(float|fake-quantized|converted) ([0-9.e+-]+[0-9])")
+_STAGES = re.compile(r"(float|fake-quantized|converted) ([0-9.e+-]*[0-9])")
 TOP1 = "top-1"
 
 
