@@ -1,5 +1,5 @@
-// libexecutorch.so for a desktop JVM: the natives of the official Java classes org.pytorch.executorch.*, over the C++ SDK of
-// ExecuTorch's Python wheel. Only the build and the tests of this project use it; apps have the engine's own library.
+// libexecutorch.so for a desktop JVM: the natives of the official Java classes org.pytorch.executorch.*, over the C++ SDK
+// of ExecuTorch's Python wheel. Only the tests of this project use it; apps have the engine's own library.
 #include <jni.h>
 
 #include <algorithm>
@@ -101,7 +101,8 @@ jobjectArray strings(JNIEnv* env, const Strings& from) {
 Module* module_of(JNIEnv* env, jobject self) {
   jobject data = env->GetObjectField(self, java.module_data);
   jobject destructor = data == nullptr ? nullptr : env->GetObjectField(data, java.destructor);
-  auto loaded = destructor == nullptr ? nullptr : reinterpret_cast<Loaded*>(env->GetLongField(destructor, java.pointer));
+  jlong pointer = destructor == nullptr ? 0 : env->GetLongField(destructor, java.pointer);
+  auto loaded = static_cast<Loaded*>(reinterpret_cast<edgesdk::Hybrid*>(pointer));
   if (loaded == nullptr) {
     fail(env, Error::InvalidState, "The module is destroyed");
     return nullptr;

@@ -209,8 +209,8 @@ final class EtOutputs {
   }
 
   /**
-   * The memory of a tensor whose dtype has no reader (bool, int16, bfloat16, complex): the library holds it in a private
-   * field. Our shrinker rules keep that field's name.
+   * The memory of a tensor whose dtype has no reader (bool, int16, bfloat16, complex): the library holds it in a
+   * private field. Our shrinker rules keep that field's name.
    */
   static ByteBuffer raw(org.pytorch.executorch.Tensor from) {
     try {

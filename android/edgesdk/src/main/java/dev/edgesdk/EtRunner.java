@@ -23,6 +23,7 @@ final class EtRunner extends Runner {
   private static int openModules;
 
   private final ModelFile files;
+  private final String path;
   private final int threads;
   private final EtInputs inputs;
   private final EtOutputs outputs;
@@ -31,6 +32,7 @@ final class EtRunner extends Runner {
 
   private EtRunner(ModelFile files, int threads) {
     this.files = files;
+    this.path = files.file().getPath(); // the bundle may be closed when reset() loads it again
     this.threads = threads;
     this.inputs = new EtInputs(files.manifest.inputs().size());
     this.outputs = new EtOutputs(files.manifest.outputs(), files.variant.file());
@@ -62,7 +64,6 @@ final class EtRunner extends Runner {
   }
 
   private Module open() {
-    String path = files.file().getPath();
     String[] before = EtLog.lines();
     Module opened = null;
     try {

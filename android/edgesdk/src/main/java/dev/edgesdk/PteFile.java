@@ -43,7 +43,8 @@ final class PteFile {
       program = file.getLong(at + 16);
       long segments = file.getLong(at + 24);
       int length = file.getInt(at + 12);
-      if (program < HEAD || program > size || segments < 0 || (segments > 0 && (segments < program || segments > size))) {
+      boolean apart = segments == 0 || (segments >= program && segments <= size);
+      if (program < HEAD || program > size || !apart) {
         return "it should be longer than " + size + " bytes";
       }
       if (length >= 32 && size >= HEAD + 8) {

@@ -115,7 +115,8 @@ final class ExecutorchMissingTest {
     });
     String reason = app.missing();
     assertTrue(
-        reason != null && reason.startsWith("ExecuTorch's native libraries libexecutorch.so and libfbjni.so don't load here (os.arch ")
+        reason != null
+            && reason.startsWith("ExecuTorch's native libraries libexecutorch.so and libfbjni.so don't load here (os.arch ")
             && reason.contains("no no-such-executorch in java.library.path"),
         reason);
     assertEquals(reason, app.missing(), "a class that failed once tells less the second time");
