@@ -75,7 +75,9 @@ def sentences(wheels: Path, tokens: int = 32) -> Made:
     with torch.no_grad():
         hidden = net(torch.from_numpy(ids), torch.from_numpy(mask)).last_hidden_state.numpy()
     label = (hidden * mask[:, :, None]).astype(np.float32)
-    calibration, judged = _split({"input_ids": ids, "attention_mask": mask, "label": label}, 100)
+    calibration, judged = _split(
+        {"input_ids": ids, "attention_mask": mask, "token_type_ids": 0 * ids, "label": label}, 100
+    )
     calibration.pop("label")
     return calibration, judged
 
