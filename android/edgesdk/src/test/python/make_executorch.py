@@ -10,7 +10,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,10 @@ TRAINED = ROOT / "examples/zoo/trained.py"
 Job = tuple[str, str | Path, tuple[str, ...], dict[str, Any]]
 
 
-def main(out: Path) -> None:
-    """Write them. FOLDER has release.key and labels.txt already."""
+def submit(pool: Executor, out: Path) -> list[Future[None]]:
+    """Start to write them. FOLDER has release.key and labels.txt already; :func:`mixed` follows."""
     os.environ["ZOO_WHEELS"] = str(WHEELS)
-    jobs = [*small(out), *zoo(out)]
-    # Each package works in a process of its own; two at once leave no core of the smallest machines idle.
-    with ThreadPoolExecutor(2) as two:
-        for done in [two.submit(_package, out, *job) for job in jobs]:
-            done.result()
-    mixed(out)
+    return [pool.submit(_package, out, *job) for job in (*zoo(out), *small(out))]
 
 
 def _package(out: Path, name: str, source: str | Path, inputs: tuple[str, ...], options: dict[str, Any]) -> None:
