@@ -104,7 +104,7 @@ class EdgeRuntime(ABC):
         """Load a file made by ``lower`` (or by the user).
 
         ``threads`` is the number of CPU threads; None leaves it to the engine. ExecuTorch and PyTorch have one pool of
-        threads per process, so the last number given holds for all their runners.
+        threads per process: PyTorch's takes the last number given, ExecuTorch's the first while any of its files is open.
 
         Raises:
             InputError: the file is damaged or of another kind.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,22 @@ DTYPES = {
 }  # fmt: skip
 
 
+_open: weakref.WeakSet[ExecutorchRunner] = weakref.WeakSet()
+_pool: list[int] = []
+"""The number of threads that was set last."""
+
+
+def set_threads(threads: int) -> None:
+    """Size the process's one pool of threads, unless a program is open.
+
+    Loaded programs keep pointers into the pool: with a new one under them the next call ends the process.
+    """
+    if _open or _pool[-1:] == [threads]:
+        return
+    native.library()._unsafe_reset_threadpool(threads)
+    _pool[:] = [threads]
+
+
 class ExecutorchRunner(Runner):
     """One loaded program. Inputs are not copied; outputs are copies that belong to the caller."""
 
@@ -39,6 +56,7 @@ class ExecutorchRunner(Runner):
         self._program, self._method = load_method(path)
         self._inputs = wanted_inputs(self._method)
         self._feeds: list[Callable[[Array], Any]] = [self._feed(dtype) for dtype, _ in self._inputs]
+        _open.add(self)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         if len(inputs) != len(self._feeds):
@@ -62,6 +80,7 @@ class ExecutorchRunner(Runner):
 
     def close(self) -> None:
         self._program = self._method = None
+        _open.discard(self)
 
     def _feed(self, dtype: str) -> Callable[[Array], Any]:
         if dtype == "scalar":

@@ -50,10 +50,10 @@ class ExecutorchRuntime(EdgeRuntime):
         return layer_errors(model, config, samples)
 
     def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
-        from edgesdk.runtimes._et_run import ExecutorchRunner
+        from edgesdk.runtimes._et_run import ExecutorchRunner, set_threads
 
         if threads is not None:
-            native.library()._unsafe_reset_threadpool(threads)
+            set_threads(threads)
         return ExecutorchRunner(path, signature)
 
 

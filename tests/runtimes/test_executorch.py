@@ -337,3 +337,25 @@ def test_pitfall_e_14_the_environment_is_in_order() -> None:
 def test_errors_are_ours(cnn: Built) -> None:
     with pytest.raises(EdgeError):
         cnn.runner().run([np.zeros((2, 2), np.complex64)])
+
+
+def test_threads_asked_for_while_a_program_is_open_do_not_end_the_process(tmp_path: Path) -> None:
+    """One pool serves the process, and open programs point into it: a new one under them is a segmentation fault."""
+    import subprocess
+    import sys
+
+    built = build(TinyCnn(), (torch.randn(1, 3, 12, 12),), tmp_path)
+    code = (
+        "import sys, numpy as np\nfrom pathlib import Path\nfrom edgesdk.artifacts import Signature, TensorSpec\n"
+        "from edgesdk.runtimes import find\nx = np.ones((1, 3, 12, 12), np.float32)\n"
+        "spec = Signature((TensorSpec('x', 'float32', (1, 3, 12, 12)),), ())\n"
+        "runners = [find('executorch').load(Path(sys.argv[1]), spec, threads=n) for n in (2, 1, 3)]\n"
+        "for _ in range(20):\n    for runner in runners: runner.run([x])\n"
+        "first = runners[0].run([x])[0]\nfor runner in runners: runner.close()\n"
+        "again = find('executorch').load(Path(sys.argv[1]), spec, threads=1)\n"
+        "assert np.allclose(again.run([x])[0], first, atol=1e-5)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(built.lowered.path)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
