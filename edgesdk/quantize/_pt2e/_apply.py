@@ -12,6 +12,7 @@ from edgesdk.quantize._pt2e import _calibrate as calibrate
 from edgesdk.quantize._pt2e import _graph as graphs
 from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
 from edgesdk.quantize._pt2e._layers import float_islands, large_float_weights, layers_of, nothing_quantized
+from edgesdk.quantize._pt2e._sites import CONVS, LINEAR, TRANSPOSED, short
 from edgesdk.quantize._pt2e._weights import embed, pack, without_unread
 from edgesdk.quantize._pt2e._widen import widen
 
@@ -137,7 +138,27 @@ def _converted(prepared: GraphModule, record: Annotated, keep_weights: bool) -> 
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
     weights = _float_weights(prepared, record) if keep_weights else {}
-    return Converted(convert_pt2e(prepared), record, weights)
+    made = convert_pt2e(prepared)
+    _own_biases(made)
+    return Converted(made, record, weights)
+
+
+def _own_biases(module: GraphModule) -> None:
+    """Each layer gets a bias of its own when layers share one.
+
+    XNNPACK counts a bias in steps of input scale times weight scale. The back end writes a shared one once, in the steps of
+    the layer that comes first, and the others would answer wrong without an error.
+    """
+    for node in [n for n in module.graph.nodes if n.op == "get_attr"]:
+        users = [u for u in node.users if short(u) in LINEAR | CONVS | TRANSPOSED and u.args[2:3] == (node,)]
+        for user in users[1:]:
+            name = f"{str(node.target).replace('.', '_')}_of_{user.name}"
+            module.register_buffer(name, graphs.attribute(module, str(node.target)).detach().clone())
+            with module.graph.inserting_before(user):
+                own = module.graph.get_attr(name)
+            own.meta = dict(node.meta)
+            user.update_arg(2, own)
+    module.recompile()
 
 
 def _float_weights(prepared: GraphModule, record: Annotated) -> dict[str, Any]:
