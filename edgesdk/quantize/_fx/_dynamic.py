@@ -33,6 +33,8 @@ def linears(work: Work, keep: Collection[str], per_channel: bool, made: Made) ->
             made.float32(name, "linear", size, "its weights are computed while the model runs")
         elif not is_float(node.args[0]) or node.args[0].meta["val"].dim() < 2:
             made.float32(name, "linear", size, "its input has no batch dimension")
+        elif reason := _pack.unfit(weight):
+            made.float32(name, "linear", size, reason)
         else:
             new, tail = linear(work, node, weight, bias, per_channel)
             made.int8(name, "linear", size, node=new, tail=tail)
@@ -95,6 +97,8 @@ def _recurrent(work: Work, node: Node, name: str, values: Constants, per_channel
     tensors = [values.get(w) for w in weights]  # type: ignore[union-attr]
     if any(t is None for t in tensors):
         return "its weights are computed while the model runs"
+    if reasons := [r for r in (_pack.unfit(t) for t in tensors if t is not None and t.dim() == 2) if r]:
+        return reasons[0]
     each = 4 if has_biases else 2
     cells: int = layers * (2 if both else 1)  # type: ignore[assignment,operator]
     if len(tensors) != each * cells:

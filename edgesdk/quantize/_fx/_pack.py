@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _FAITHFUL = 20.0  # dB; kernels that work give 30 to 45 on noise, transposed 3-D convolution -10 without an error
+_LEAST_SCALE = 1e-9
 _LARGEST_BIAS = 2.0**30  # QNNPACK adds the bias as int32 in units of input scale × weight scale
 
 
@@ -93,6 +95,8 @@ def pack(
     Args:
         given, made: of the layer's input and output.
     """
+    if reason := unfit(weight):
+        return Packed(None, why=reason)
     reasons = []
     for by_channel in (True, False) if per_channel else (False,):
         quantized = quantize_weight(weight, bias, shape, given.scale, by_channel)
@@ -110,6 +114,16 @@ def pack(
     return Packed(None, why=f"QNNPACK can't run it: {reasons[-1]}")
 
 
+def unfit(weight: torch.Tensor) -> str | None:
+    """Why int8 can't hold these numbers: they would all become zero, or the engine would refuse them; None when it can."""
+    largest = float(weight.abs().max()) if weight.numel() else 0.0
+    if not math.isfinite(largest):
+        return "some of its weights are infinite or not a number"
+    if 0 < largest < 127 * _LEAST_SCALE:
+        return f"its weights are too small for int8, at most {largest:.0e}"
+    return None
+
+
 def quantize_weight(
     weight: torch.Tensor, bias: torch.Tensor | None, shape: Geometry, given: float, by_channel: bool
 ) -> Any:
@@ -122,7 +136,7 @@ def quantize_weight(
     scales = channels / 127
     if bias is not None and len(bias) == len(scales):
         scales = torch.maximum(scales, bias.abs().double() / (given * _LARGEST_BIAS))
-    scales = scales.clamp_min(1e-9)
+    scales = scales.clamp_min(_LEAST_SCALE)
     if not by_channel:
         return torch.quantize_per_tensor(weight, float(scales.max()), 0, torch.qint8)
     zeros = torch.zeros(len(scales), dtype=torch.int64)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 LEVELS = 255  # steps of 8 bits
+_LEAST_SCALE = 1e-8
 _BINS = 4096  # at most; at least half as many
 _SEEN = 65536  # elements of one tensor that enter the histogram; its extremes are exact
 _ROOM = 1.25
@@ -108,6 +109,11 @@ class Histogram:
             low, high = self._best(low, high)
         return affine(low, high)
 
+    @property
+    def faint(self) -> bool:
+        """Values that vary, yet by less than 255 of the least steps: they would all be rounded to a few numbers or to zero."""
+        return 0 < max(self.high, 0.0) - min(self.low, 0.0) < LEVELS * _LEAST_SCALE
+
     def roomy(self) -> QParams:
         """Parameters for a value that leaves as it is: results beyond those of the samples aren't clipped at once.
 
@@ -145,5 +151,5 @@ def _clipped(middles: np.ndarray, counts: np.ndarray, bounds: np.ndarray) -> np.
 def affine(low: float, high: float) -> QParams:
     """The parameters whose range holds ``low`` and ``high``, and zero exactly."""
     low, high = min(low, 0.0), max(high, 0.0)
-    scale = max((high - low) / LEVELS, 1e-8)
+    scale = max((high - low) / LEVELS, _LEAST_SCALE)
     return QParams(scale, min(max(round(-low / scale), 0), LEVELS))

@@ -131,6 +131,9 @@ class _Placer:
         if not all(r.finite for r in (made, *read)):
             self.why[unit.name] = "some of its values are infinite or not a number"
             return False
+        if any(r.faint for r in (made, *read)):
+            self.why[unit.name] = "some of its values are too small for int8"
+            return False
         if unit.shape is None:
             return not made.constant and made.seen > 0
         if not made.seen or any(not r.seen or r.constant for r in read):

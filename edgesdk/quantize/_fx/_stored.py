@@ -93,7 +93,7 @@ def _rows(tensor: torch.Tensor, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     others = [d for d in range(tensor.dim()) if d != axis]
-    scales = (tensor.abs().amax(others, keepdim=True) / 127).clamp_min(1e-12)
+    scales = (tensor.abs().amax(others, keepdim=True) / 127).clamp_min(torch.finfo(torch.float32).tiny)
     return torch.clamp(torch.round(tensor / scales), -127, 127).to(torch.int8), scales
 
 

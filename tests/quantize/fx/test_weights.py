@@ -245,3 +245,39 @@ def test_torchscript_without_a_program_is_refused(tmp_path: Path) -> None:
 def test_int4_isn_t_offered() -> None:
     assert {"static-int8", "dynamic-int8", "weight-int8"} <= set(nets.RUNTIME.quantizations)
     assert "weight-int4" not in nets.RUNTIME.quantizations
+
+
+class Faint(torch.nn.Module):
+    """A layer with weights of 1e-30 whose answers matter, and one of ordinary size."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.faint, self.head = torch.nn.Linear(64, 64, bias=False), torch.nn.Linear(64, 16)
+        with torch.no_grad():
+            self.faint.weight *= value
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.faint(x) * 1e30)
+
+
+@pytest.mark.parametrize("scheme", ["static-int8", "dynamic-int8", "weight-int8"])
+def test_weights_below_int8_s_scales_do_not_become_zero(scheme: str, tmp_path: Path) -> None:
+    model = nets.of(Faint(1e-30), torch.randn(2, 64))
+    data = nets.samples(model, nets.noise(2, 64), tmp_path / "data")
+    made, runner = nets.quantized(model, scheme, tmp_path, data)
+    layers = nets.by_name(made)
+    assert nets.worst(runner, model, nets.noise(2, 64)(99)) > GOOD
+    assert layers["head"].precision == "int8"
+    if scheme != "weight-int8":  # which multiplies in float32 and needs no scale above 1e-9
+        assert layers["faint"].precision == "float32" and "too small for int8" in (layers["faint"].why or "")
+
+
+def test_infinite_weights_stay_float(tmp_path: Path) -> None:
+    net = Faint(1e-2)
+    with torch.no_grad():
+        net.faint.weight[3, 3] = float("inf")
+    made, _ = nets.quantized(nets.of(net, torch.randn(2, 64)), "dynamic-int8", tmp_path)
+    layers = nets.by_name(made)
+    assert layers["head"].precision == "int8"
+    assert layers["faint"].precision == "float32" and "infinite" in (layers["faint"].why or "")
