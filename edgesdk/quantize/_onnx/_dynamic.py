@@ -56,6 +56,8 @@ def _one(
         return Layer(layer.name, layer.op, "float32", layer.bytes, KEPT)
     if node.op_type.startswith("Conv"):
         return Layer(layer.name, layer.op, "float32", layer.bytes, _CONVOLUTION)
+    if reason := layer.unfit():
+        return Layer(layer.name, layer.op, "float32", layer.bytes, reason)
     if layer.bytes >= 4 * SMALL and _is_product(layer):
         _product(layer, inputs, per_channel=per_channel)
         return Layer(layer.name, layer.op, "int8", layer.bytes)

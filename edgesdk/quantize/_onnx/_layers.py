@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,14 @@ class Weighted:
 
     def array(self, number: int = 0) -> Any:
         return self.weight(number).const_value.numpy()
+
+    def unfit(self) -> str | None:
+        """Why int8 can't hold the weights: rounding would turn NaN into an ordinary number. None when it can."""
+        for number in range(len(self.slots)):
+            array = self.array(number)
+            if array.size and not (math.isfinite(array.min()) and math.isfinite(array.max())):
+                return "some of its weights are infinite or not a number"
+        return None
 
 
 def weighted(model: ir.Model, *, inner: bool = False) -> list[Weighted]:

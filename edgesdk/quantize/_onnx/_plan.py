@@ -52,6 +52,8 @@ def plan(model: ir.Model, keep: frozenset[str]) -> Plan:
     for layer in made.layers:
         if layer.name in keep:
             made.left[layer.name] = KEPT
+        elif reason := layer.unfit():
+            made.left[layer.name] = reason
         elif (why := _why_float(model, layer)) is None:
             made.computing[layer.node] = layer
         else:

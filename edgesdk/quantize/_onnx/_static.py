@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray
 
+_INFINITE = "some of its values are infinite or not a number"
+
 
 def calibrate(model: ir.Model, keep: frozenset[str], samples: Iterable[Sample]) -> Mapping[str, Observer]:
     """Watch every tensor that would become int8.
@@ -64,7 +66,9 @@ def quantize(
         seen: what :func:`calibrate` returned for a plan with the same or fewer layers in float.
     """
     infinite = {name for name, o in seen.items() if not o.finite}
+    asked = keep
     made, keep = _without_infinite(model, keep, infinite)
+    made.left.update({name: _INFINITE for name in made.left if name in keep - asked})
     ranges = {name: o.params(observer) for name, o in seen.items() if o.seen}
     editor = _Editor(model, made, ranges, per_channel)
     editor.work()

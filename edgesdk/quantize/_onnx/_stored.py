@@ -15,6 +15,8 @@ SMALL = 512
 
 def stored(layer: Weighted, why: str | None, *, folded: bool) -> Layer:
     """Store a layer's weights as int8 if that pays, and say what was done."""
+    if reason := layer.unfit():
+        return Layer(layer.name, layer.op, "float32", layer.bytes, reason)
     if store_layer(layer, folded=folded):
         return Layer(layer.name, layer.op, "int8", layer.bytes, why)
     few = f"has only {layer.bytes // 4} weights, which int8 wouldn't make smaller"

@@ -60,6 +60,8 @@ def _why_not(layer: Weighted) -> str | None:
         return "its weights aren't one matrix on the right"
     if node.op_type == "Gemm" and not plain_gemm(node):
         return "its factors alpha and beta aren't 1, or its input is transposed"
+    if reason := layer.unfit():
+        return reason
     if layer.bytes < 4 * SMALL:
         return f"has only {layer.bytes // 4} weights, which int4 wouldn't make smaller"
     return None

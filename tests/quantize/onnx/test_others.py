@@ -240,3 +240,18 @@ def test_a_hostile_layer_ranks_first_and_can_be_restored(tmp_path: Path) -> None
 def test_layer_errors_need_samples(texts: Model) -> None:
     with pytest.raises(InputError):
         find("onnx").layer_errors(texts, LowerConfig(quantization="weight-int8"), 4)
+
+
+@pytest.mark.parametrize("scheme", nets.ALL)
+def test_a_layer_with_nan_stays_float_and_keeps_answering_nan(scheme: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)).eval()
+    with torch.no_grad():
+        net[1].weight[2, 2] = float("nan")
+    model = graphs.model_of(net, (torch.randn(2, 64),))
+    made, runner = nets.quantized(model, scheme, tmp_path)
+    precisions = [(x.precision, x.why) for x in made.layers if x.bytes]
+    assert precisions[0][0] in ("int8", "int4")
+    assert precisions[1] == ("float32", "some of its weights are infinite or not a number")
+    answer = runner.run([np.ones((2, 64), np.float32)])[0]
+    assert np.isnan(answer[:, 2]).all() and np.isfinite(np.delete(answer, 2, axis=1)).all()
