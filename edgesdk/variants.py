@@ -30,6 +30,7 @@ _SHOWN_SAMPLES = 8
 HARDLY_SMALLER = 0.9
 """Share of the float file's size above which the user is told that nothing was gained."""
 _ARM64_SAMPLES = 64
+_ARM64_SECONDS = 30.0
 """Samples that the emulator runs: it is thirty to a hundred times slower than this machine."""
 
 
@@ -211,7 +212,7 @@ class Maker:
         missing = _emulator(plan.runtime)
         if missing:
             return replace(guarded, arm64_why=missing)
-        args = self._args(plan, file=str(lowered.path), limit=_ARM64_SAMPLES, **self._asked())
+        args = self._args(plan, file=str(lowered.path), limit=_ARM64_SAMPLES, seconds=_ARM64_SECONDS, **self._asked())
         both = ARM64.validate_python(self.builder.submit("_data_jobs:on_arm64", args).result()[1])
         found = both.evaluation
         # A file that is as bad here on these few samples passed on all of them.
@@ -270,7 +271,7 @@ class Maker:
                     "dequantizing around float operators costs more than the integer arithmetic saves.",
                     fix="Leave --require-faster out if size is the aim, or keep float32.", details={"id": id_},
                 )  # fmt: skip
-            said = (
+            said += (
                 Warn(
                     "slower_than_float", f"{id_} is slower than float32: {times}. Keep float32 unless size is the aim."
                 ),

@@ -83,3 +83,12 @@ def test_rare_classes_of_a_softmax_may_round_to_zero() -> None:
     rng = np.random.default_rng(2)
     outputs = rng.dirichlet(np.full(10, 0.05), 100).astype(np.float32)
     assert channels(np.round(outputs * 20) / 20 - outputs, outputs) is None
+
+
+def test_an_embedding_may_change_its_largest_component() -> None:
+    """``[N, 384]`` looks like scores; at a cosine of 0.99 only near ties flip. A metric of classes makes them classes."""
+    embedding = OutputFidelity("y", 0.1, 0.01, 1.0, 13.0, cosine=0.99, top1_agreement=0.7)
+    found = replace(FINE, top1=0.7, flipped=60, outputs=(embedding,))
+    assert shortfall(found, None) is None
+    assert shortfall(replace(found, score=Score("top1", 90.0, 90.0, 0.0, 200)), None) is not None
+    assert shortfall(replace(found, top1=0.4, flipped=120), None) is not None
