@@ -12,12 +12,14 @@ from edgesdk.artifacts import Model, Signature, Verification
 from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, UsageError
 from edgesdk.fidelity import TOLERANCES, compare, run_cases
 from edgesdk.runtimes import find
-from edgesdk.samples import make_cases
+from edgesdk.samples import Case, Feed, make_cases
 
 if TYPE_CHECKING:
     from edgesdk.bundle import EdgeBundle
     from edgesdk.importing import ImportOptions
 
+Made = tuple[tuple[Case, ...], list[list[Feed]]]
+"""Cases, and the original's answers to them."""
 _SEED = 20_000
 """Other samples than those that packaging used."""
 
@@ -40,13 +42,50 @@ def compare_bundle(
         signature, int_ranges=model.int_ranges, preprocess=model.preprocess, stateful=model.stateful, seed=_SEED
     )
     report("running the original", None)
-    reference = [reference_steps(model, case.feeds) for case in cases]
+
+    def answered(some: tuple[Case, ...]) -> Made:
+        return some, [reference_steps(model, case.feeds) for case in some]
+
+    fresh = answered(cases)
+    kept: Made | None = None
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for variant in bundle.manifest.variants:
             report(f"running {variant.id}", None)
-            found[variant.id] = _run(bundle, variant, signature, (cases, reference), Path(folder))
+            if variant.quantization in TOLERANCES:
+                found[variant.id] = _run(bundle, variant, signature, fresh, Path(folder))
+            else:  # ranges calibrated on data don't hold on made-up inputs: the bundle's own samples judge
+                kept = kept or answered(_golden(bundle))
+                found[variant.id] = _within(variant, _run(bundle, variant, signature, kept, Path(folder)))
     return found
+
+
+def _golden(bundle: EdgeBundle) -> tuple[Case, ...]:
+    """The inputs of the bundle's golden vectors, a case for each sequence."""
+    import numpy as np
+
+    sequences: dict[int, list[Feed]] = {}
+    for call in sorted(bundle.manifest.golden, key=lambda g: (g.sequence, g.step)):
+        feed = {
+            t.name: np.frombuffer(bundle.file(t.file), np.dtype(t.dtype).newbyteorder("<"))
+            .reshape(t.shape)
+            .astype(t.dtype)
+            for t in call.inputs
+        }
+        sequences.setdefault(call.sequence, []).append(feed)
+    return tuple(Case("golden", tuple(feeds)) for feeds in sequences.values())
+
+
+def _within(variant: Any, found: Verification) -> Verification:
+    """Hold an integer variant to the errors that its manifest allows."""
+    if found.verified is not True:
+        return found
+    over = [
+        f"output '{o.name}' is off by {o.max_abs_error:.3g}, more than {variant.tolerances[o.name]:.3g}"
+        for o in found.outputs
+        if o.max_abs_error > variant.tolerances.get(o.name, 0.0)
+    ]
+    return replace(found, verified=not over, why="; ".join(over) or None)
 
 
 def _import(text: str, options: ImportOptions, signature: Signature) -> Model:
@@ -88,7 +127,7 @@ def _words(signature: Signature) -> str:
     return f"{', '.join(map(str, signature.inputs))} → {', '.join(map(str, signature.outputs))}"
 
 
-def _run(bundle: EdgeBundle, variant: Any, signature: Signature, made: tuple[Any, Any], folder: Path) -> Verification:
+def _run(bundle: EdgeBundle, variant: Any, signature: Signature, made: Made, folder: Path) -> Verification:
     runtime = find(variant.runtime)
     why = runtime.missing()
     if why is None and variant.backend and variant.backend not in runtime.runs_here:
@@ -104,4 +143,4 @@ def _run(bundle: EdgeBundle, variant: Any, signature: Signature, made: tuple[Any
         found = run_cases(runner, signature, made[0])
     finally:
         runner.close()
-    return compare(signature, made[0], made[1], found, TOLERANCES[variant.quantization], engine=runtime.name)
+    return compare(signature, made[0], made[1], found, TOLERANCES.get(variant.quantization), engine=runtime.name)

@@ -114,8 +114,8 @@ class Race:
 
     @property
     def slower(self) -> bool:
-        """Beyond doubt, and by more than the five per cent that a rerun may differ by."""
-        return self.low > 1.0 and self.ratio > 1.05
+        """Beyond doubt, and by more than the five per cent that a rerun may differ by; the medians must say so too."""
+        return self.low > 1.0 and self.ratio > 1.05 and self.p50 > self.float_p50
 
 
 @dataclass(frozen=True)

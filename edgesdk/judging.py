@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgesdk.artifacts import Warn
-from edgesdk.evaluation import Evaluation
+from edgesdk.evaluation import Evaluation, Score
 
 if TYPE_CHECKING:
     Array = np.ndarray
@@ -22,6 +22,8 @@ LIKE_EMBEDDING = 0.95
 RISKY_TOP1 = 0.97
 LEAST_SNR_DB = 10.0
 """Without ``--max-drop``: signal-to-noise ratio of the worst output. Below 10 dB a third of the answer is noise."""
+DESTROYED_DB = 3.0
+"""With ``--max-drop``: below this in every output half of the answer's power is noise, whatever the metric says."""
 MOST_LOST = 0.5
 """Share of an output's channels that may drown in noise: one huge channel sets the scale and hides it from the ratio."""
 _FEW = 32
@@ -113,7 +115,7 @@ def _over(found: Evaluation, max_drop: float) -> str | None:
     score = found.score
     if score is not None:
         if score.drop <= max_drop + 1e-9:
-            return None
+            return _destroyed(found, score)
         return (
             f"{score.name} went from {score.original:.2f} to {score.value:.2f}: a drop of {score.drop:.2f} points, "
             f"more than {max_drop:g}"
@@ -124,6 +126,17 @@ def _over(found: Evaluation, max_drop: float) -> str | None:
     if lost <= max_drop + 1e-9:
         return None
     return f"its best class differs for {lost:.2f} % of the samples, more than {max_drop:g}"
+
+
+def _destroyed(found: Evaluation, score: Score) -> str | None:
+    """A metric that sees no difference where hardly anything is left of the answers can't be right."""
+    noisy = all(o.snr_db is not None and o.snr_db < DESTROYED_DB for o in found.outputs)
+    if not noisy or (found.top1 is not None and found.top1 >= LEAST_LARGEST):
+        return None
+    return (
+        f"nothing is left of the answers ({found.snr_db:.1f} dB), though {score.name} sees no loss ({score.original:.4g} → "
+        f"{score.value:.4g}): does the metric read the outputs?"
+    )
 
 
 def measured(found: Evaluation) -> str:
@@ -141,6 +154,11 @@ def measured(found: Evaluation) -> str:
 def remarks(id_: str, found: Evaluation, max_drop: float | None) -> tuple[Warn, ...]:
     """What the user should know about a file that passed."""
     said = []
+    if max_drop is not None and found.score is None:
+        said.append(Warn(
+            "judged_by_agreement", f"{id_}: --eval carries no labels that fit, so --max-drop counts changed best classes: "
+            f"{found.flipped} of {found.rows}. Add an array 'label' (or class folders) to count lost points of accuracy.",
+        ))  # fmt: skip
     if max_drop is None and found.top1 is not None and found.data != "made up" and found.top1 < RISKY_TOP1:
         said.append(Warn(
             "accuracy_at_risk", f"{id_}: {measured(found)}. Give labelled data with --eval and a limit with --max-drop: "

@@ -140,8 +140,20 @@ class Maker:
             errors=lambda: self._errors(plan, _ERROR_SAMPLES),
             report=self.builder.progress.update,
         )
-        lowered, verification, guarded = Search(plan.id, self.builder.config.max_drop, tools, folder).run()
+        try:
+            lowered, verification, guarded = Search(plan.id, self.builder.config.max_drop, tools, folder).run()
+        except GateError as error:
+            raise self._with_doubts(error) from error
         return lowered, verification, self._complete(plan, lowered, guarded)
+
+    def _with_doubts(self, error: GateError) -> GateError:
+        """What is odd about the data is the likeliest cause of a refusal."""
+        said = " ".join(w.message for w in self.builder.samples.warnings) if self.builder.samples else ""
+        if not said:
+            return error
+        return GateError(
+            error.code, error.message, why=f"{error.why} About the data: {said}", fix=error.fix, details=error.details
+        )
 
     def _complete(self, plan: VariantPlan, lowered: Lowered, guarded: Guarded) -> Guarded:
         """What the report shows of a file that passed: noise of its layers, the processor, arm64's answers."""
@@ -263,7 +275,9 @@ class Maker:
         guarded = replace(variant.guarded or _unjudged(), race=race, float_bytes=twin.lowered.path.stat().st_size)
         said = _about_size(variant, twin)
         if race.slower:
-            times = f"{race.p50:.3g} ms against {race.float_p50:.3g} ms in float32 ({race.where})"
+            times = (
+                f"{race.ratio:.2f} times its time, medians {race.p50:.3g} and {race.float_p50:.3g} ms ({race.where})"
+            )
             if config.require_faster:
                 raise GateError(
                     "slower_than_float", f"{id_} is slower than float32: {times}.",

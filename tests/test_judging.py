@@ -48,7 +48,7 @@ def test_the_users_limit_replaces_ours() -> None:
 def test_what_passed_by_a_hair_is_told() -> None:
     risky = replace(FINE, top1=0.9, flipped=20)
     assert [w.code for w in remarks("x", risky, None)] == ["accuracy_at_risk"]
-    assert remarks("x", risky, 20.0) == ()
+    assert remarks("x", replace(risky, score=Score("top1", 91.0, 91.0, 0.0, 200)), 20.0) == ()
     assert [w.code for w in remarks("x", scored(1.5), None)] == ["metric_dropped"]
 
 
@@ -92,3 +92,15 @@ def test_an_embedding_may_change_its_largest_component() -> None:
     assert shortfall(found, None) is None
     assert shortfall(replace(found, score=Score("top1", 90.0, 90.0, 0.0, 200)), None) is not None
     assert shortfall(replace(found, top1=0.4, flipped=120), None) is not None
+
+
+def test_a_metric_that_sees_nothing_does_not_ship_a_destroyed_file() -> None:
+    noise = OutputFidelity("y", 9.0, 4.0, 5.0, -2.0, cosine=0.1, top1_agreement=0.1)
+    blind = Score("my_acc", 0.1, 0.1, 0.0, 200)
+    found = replace(FINE, score=blind, top1=0.106, flipped=179, outputs=(noise,))
+    assert "my_acc sees no loss" in str(shortfall(found, 1.0))
+    assert shortfall(replace(found, top1=0.95, flipped=10), 1.0) is None  # classes are right: only the scale is off
+
+
+def test_a_limit_without_labels_is_told_as_what_it_is() -> None:
+    assert [w.code for w in remarks("x", FINE, 1.0)] == ["judged_by_agreement"]

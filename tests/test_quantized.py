@@ -89,7 +89,9 @@ def test_static_int8_is_small_right_and_measured(runtime: str, lab: Path, tmp_pa
         pixels, labels = (np.load(lab / "eval.npz")[name] for name in ("input", "label"))
         found = [int(np.argmax(session.run({"input": one[None]})["output"])) for one in pixels[:100]]
         assert np.mean(found == labels[:100]) > 0.9
-    assert edgesdk.verify(package.bundle).ok
+    assert edgesdk.verify(package.bundle).ok and edgesdk.verify(package.bundle, against=str(lab / "digits.pt2")).ok
+    other = edgesdk.verify(package.bundle, against=str(lab / "hostile.pt2"))  # the same function, by other weights
+    assert other.ok
 
 
 def test_the_same_command_gives_the_same_bytes(lab: Path, tmp_path: Path) -> None:

@@ -38,4 +38,5 @@ def test_twice_and_half_the_time_are_told_apart(ours: float, slower: bool) -> No
 def test_what_an_interval_does_not_settle_is_not_called_slower() -> None:
     unsure = Race(ratio=1.2, low=0.9, high=1.6, float_p50=1.0, p50=1.2, p90=1.5, where="host", rounds=24)
     hair = Race(ratio=1.03, low=1.01, high=1.05, float_p50=1.0, p50=1.03, p90=1.1, where="host", rounds=24)
-    assert not unsure.slower and not hair.slower
+    bursts = Race(ratio=1.3, low=1.1, high=1.4, float_p50=1.5, p50=1.3, p90=1.5, where="host", rounds=24)
+    assert not unsure.slower and not hair.slower and not bursts.slower

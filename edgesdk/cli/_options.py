@@ -149,7 +149,8 @@ Metric = Annotated[
     typer.Option(
         "--metric",
         metavar="NAME",
-        help="top1, top5, mean_iou, mae, mse or file.py:function. Default: what the labels call for.",
+        help="top1, top5, mean_iou, mae, mse or file.py:function, called with (outputs by name, label). Default: what the labels "
+        "call for.",
         rich_help_panel="Data",
     ),
 ]
@@ -158,7 +159,8 @@ MaxDrop = Annotated[
     typer.Option(
         "--max-drop",
         metavar="POINTS",
-        help="Most points of the metric that may be lost: layers go back to float until it holds, else nothing is written.",
+        help="Most that may be lost: points of an accuracy (0 to 100), per cent of an error or of your own metric. Layers go back "
+        "to float until it holds; else nothing is written.",
         rich_help_panel="Data",
     ),
 ]

@@ -12,6 +12,7 @@ from edgesdk.data._facts import ModelFacts
 from edgesdk.data._outputs import scores
 from edgesdk.errors import InputError, nearest
 
+_WORDNET = re.compile(r"n[0-9]{8}")
 _NUMBER = re.compile(r"\d{1,9}")
 
 
@@ -44,12 +45,21 @@ def numbers_of_names(
     if all(_NUMBER.fullmatch(name) for name in ordered):
         return {name: int(name) for name in ordered}, None
     warning = None
-    if labels:
+    if labels and all(
+        _WORDNET.fullmatch(name) for name in ordered
+    ):  # ImageNet's own folders: its classes are in this order
         warning = Warn(
             "class_order_assumed",
-            f"{where}: none of the classes ({', '.join(ordered[:3])} …) is a label of the model, so they were numbered in "
-            "sorted order. If the model counts them otherwise, every label is wrong: name them as the labels.",
+            f"{where}: the classes are WordNet numbers ({', '.join(ordered[:3])} …) and the labels are names, so they were "
+            "numbered in sorted order, as ImageNet's are. If the model counts them otherwise, every label is wrong.",
         )
+    elif labels:
+        raise InputError(
+            "unknown_class", f"{where}: none of the classes ({', '.join(ordered[:3])} …) is a label of the model.",
+            why=f"Its labels are {', '.join(labels[:5])}{' …' if len(labels) > 5 else ''}; guessing an order would make every "
+            "label wrong.",
+            fix="Name the folders as the labels, or by class number, or correct --labels.",
+        )  # fmt: skip
     return {name: number for number, name in enumerate(ordered)}, warning
 
 

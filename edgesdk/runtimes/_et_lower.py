@@ -146,10 +146,32 @@ def _upstream(program: ExportedProgram, attempt: Attempt, *, lenient: bool) -> M
             compile_config=EdgeCompileConfig(_check_ir_validity=False) if lenient else None,
         )
         edge = manager.exported_program()
+        _as_wide_as_asked(edge, program)
         before = copy.copy(edge)
         before._graph_module = copy.copy(edge.graph_module)
         made = manager.to_executorch(_backend_config(edge))
     return Made(made, before, attempt)
+
+
+def _as_wide_as_asked(edge: ExportedProgram, program: ExportedProgram) -> None:
+    """Give dynamic sizes the ranges back that the program promises: memory is planned for their upper ends.
+
+    Tracing a convolution again asks PyTorch which of its own kernels it would take, and one of them is for batches of 16 and
+    more (``ConvParams::use_nnpack`` in ATen): the answer "not that one" cuts every batch to 15, though nothing of ExecuTorch
+    depends on it.
+    """
+    import torch
+
+    symbolic: Any = torch.SymInt
+    for node in edge.graph.nodes:
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else ():
+            if isinstance(size, symbolic):
+                known = size.node.shape_env.var_to_range
+                for symbol, limits in program.range_constraints.items():
+                    if symbol in known:
+                        known[symbol] = limits
+                return
 
 
 @contextlib.contextmanager

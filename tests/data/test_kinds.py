@@ -147,7 +147,10 @@ def test_class_folders_are_labels(tmp_path: Path) -> None:
 def test_class_folders_that_are_no_labels_are_told(tmp_path: Path) -> None:
     folder = folder_of_pictures(tmp_path / "p", {"n01440764": 1, "n01443537": 1})
     info, _ = written(folder, picture_facts(labels=("tench", "goldfish", "a", "b")), tmp_path)
-    assert [w.code for w in info.warnings] == ["class_order_assumed"]
+    assert [w.code for w in info.warnings] == ["class_order_assumed"]  # ImageNet's folders
+    others = folder_of_pictures(tmp_path / "q", {"alpha": 1, "beta": 1})
+    with pytest.raises(InputError, match="none of the classes"):
+        written(others, picture_facts(labels=("tench", "goldfish", "a", "b")), tmp_path)
     folder_of_pictures(folder, {"tench": 1})
     with pytest.raises(InputError) as caught:
         written(folder, picture_facts(labels=("tench", "goldfish", "a", "b")), tmp_path)

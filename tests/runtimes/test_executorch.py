@@ -153,6 +153,16 @@ def test_pitfall_e_09_numpys_new_axis_has_no_stride(where: str, tmp_path: Path) 
     assert build(net, (torch.randn(1, 1, 6, 6),), tmp_path).error() <= CLOSE
 
 
+def test_a_batch_of_sixteen_and_more_is_planned_for(tmp_path: Path) -> None:
+    """PyTorch's choice among its own convolution kernels cuts batches to 15 when the graph is traced again."""
+    dims = ({0: torch.export.Dim("batch", min=1, max=24)},)
+    net = TinyCnn().eval()
+    built = build(net, (torch.randn(2, 3, 12, 12),), tmp_path, dynamic=dims, dims=[(Dim(1, 24, "batch"), 3, 12, 12)])
+    for batch in (1, 15, 16, 24):
+        given = torch.randn(batch, 3, 12, 12)
+        assert difference(built.runner().run([given.numpy()])[0], net(given)) <= CLOSE
+
+
 def test_pitfall_e_11_the_delegate_is_in_the_file_or_the_user_is_told(cnn: Built, tmp_path: Path) -> None:
     assert b"XnnpackBackend" in cnn.lowered.path.read_bytes()
     portable = RUNTIME.lower(cnn.model, LowerConfig(backend="portable"), tmp_path / "p.pte")
