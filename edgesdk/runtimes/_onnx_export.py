@@ -208,6 +208,7 @@ def _no_native_log() -> Iterator[None]:
 
     native: Any = torch._C
     switch = native._jit_set_onnx_log_enabled
+    switch(False)  # an export that somebody made before us in this process left it on
     native._jit_set_onnx_log_enabled = lambda _: None
     try:
         yield
