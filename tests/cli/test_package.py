@@ -155,7 +155,10 @@ def test_ctrl_c_leaves_with_130_and_nothing_behind(tmp_path: Path) -> None:
         "-o",
         "out",
     ]
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+    )  # fmt: skip
     deadline = time.monotonic() + 120
     while not (tmp_path / "started").exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
