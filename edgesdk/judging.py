@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -170,8 +169,3 @@ def remarks(id_: str, found: Evaluation, max_drop: float | None) -> tuple[Warn, 
             "--max-drop 1 would have put layers back to float.",
         ))  # fmt: skip
     return tuple(said)
-
-
-def better_of(sizes: Mapping[str, int], fit: Mapping[str, bool]) -> str | None:
-    """The smallest of the files that fit; ties go to the first, which costs less."""
-    return min((name for name in sizes if fit[name]), key=lambda name: sizes[name], default=None)
