@@ -17,6 +17,17 @@ from edgesdk.data._shape import form_of
 from edgesdk.errors import InputError
 
 LABEL = "label"
+_LIKE_LABEL = frozenset(
+    "labels class classes target targets y y_true gt truth ground_truth category answer answers annotation class_id "
+    "label_id lable lables".split()
+)
+
+
+def like_label(names: Sequence[str]) -> str | None:
+    """The name that must mean the labels, when none is called ``label``; None when no name looks like it."""
+    if LABEL in names:
+        return None
+    return next((name for name in names if name.strip().lower() in {LABEL, *_LIKE_LABEL}), None)
 
 
 def arrays_by_input(names: Sequence[str], signature: Signature, where: str) -> dict[str, str]:
@@ -30,6 +41,13 @@ def arrays_by_input(names: Sequence[str], signature: Signature, where: str) -> d
     if len(inputs) == 1 and len(data) == 1:
         return {inputs[0]: data[0]}
     missing = [name for name in inputs if name not in data]
+    stray = like_label([name for name in names if name not in inputs])
+    if stray and (not missing or len(inputs) == 1 == len(data) - 1):
+        raise InputError(
+            "label_misnamed", f"{where} has no array '{LABEL}', and '{stray}' looks like it.",
+            why=f"It holds {', '.join(map(repr, names))}; labels are found by the name '{LABEL}' alone.",
+            fix=f"Save it by that name: np.savez('samples.npz', {', '.join(f'{n}=…' for n in inputs)}, {LABEL}=…)",
+        )  # fmt: skip
     if missing:
         raise InputError(
             "missing_input", f"{where} has no array for the model's input '{missing[0]}'.",

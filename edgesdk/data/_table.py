@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgesdk.artifacts import Signature, TensorSpec
-from edgesdk.data._npz import LABEL
+from edgesdk.data._npz import LABEL, like_label
 from edgesdk.errors import InputError, nearest
 
 
@@ -33,7 +33,7 @@ def map_columns(columns: Sequence[str], signature: Signature, where: str) -> Col
     takes the only other column, or all others when there are as many as the input has values.
 
     Raises:
-        InputError: ``missing_input``, ``duplicate_column``, ``missing_column``.
+        InputError: ``missing_input``, ``label_misnamed``, ``duplicate_column``, ``missing_column``.
     """
     twice = sorted({name for name in columns if list(columns).count(name) > 1})
     if twice:
@@ -42,19 +42,39 @@ def map_columns(columns: Sequence[str], signature: Signature, where: str) -> Col
             fix="Rename one of them.",
         )  # fmt: skip
     label = _named(LABEL, columns, where)
+    stray = None if label else like_label([c for c in columns if c not in {spec.name for spec in signature.inputs}])
+    inputs, missing = _inputs(signature, [c for c in columns if c not in (*label, stray)], where)
+    if stray and not missing:
+        raise InputError(
+            "label_misnamed", f"{where} has no column '{LABEL}', and '{stray}' looks like it.",
+            why=f"{_listed(columns)} Labels are found by the name '{LABEL}' alone.",
+            fix=f"Rename the column '{stray}' to '{LABEL}'; if it holds no labels, drop it.",
+        )  # fmt: skip
+    if missing:
+        raise InputError(
+            "missing_input", f"{where} has no column for the model's input '{missing}'.",
+            why=f"{_listed(columns)} {nearest(missing, list(columns)[:40])}"[:600],
+            fix=f"Call the column '{missing}' (a number, a list, or the path of a file), or its values {missing}_0, {missing}_1, "
+            f"…; labels stand in a column '{LABEL}', other columns must go.",
+        )  # fmt: skip
+    return Columns(inputs, label)
+
+
+def _inputs(signature: Signature, columns: Sequence[str], where: str) -> tuple[dict[str, tuple[str, ...]], str | None]:
+    """The columns of each input, and the first input that has none."""
     inputs = {spec.name: _named(spec.name, columns, where) for spec in signature.inputs}
     missing = [spec for spec in signature.inputs if not inputs[spec.name]]
     if len(signature.inputs) == 1 and missing:
-        inputs[missing[0].name] = _only(missing[0], [c for c in columns if c not in label])
+        inputs[missing[0].name] = _only(missing[0], list(columns))
         missing = [] if inputs[missing[0].name] else missing
-    if missing:
-        name = missing[0].name
-        raise InputError(
-            "missing_input", f"{where} has no column for the model's input '{name}'.",
-            why=f"{nearest(name, list(columns)[:40])}"[:400],
-            fix=f"Call the column '{name}' (a number, a list, or the path of a file), or its values {name}_0, {name}_1, …",
-        )  # fmt: skip
-    return Columns(inputs, label)
+    return inputs, missing[0].name if missing else None
+
+
+def _listed(columns: Sequence[str]) -> str:
+    """``Its columns are a, b, c.``, at most a dozen of them by name."""
+    shown = list(columns)[:12]
+    more = f" and {len(columns) - len(shown)} more" if len(columns) > len(shown) else ""
+    return f"Its columns are {', '.join(map(repr, shown))}{more}." if shown else "It has no columns."
 
 
 def _named(name: str, columns: Sequence[str], where: str) -> tuple[str, ...]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import HistoryStep, Model, Signature, TensorSpec, Warn
-from edgesdk.errors import UnsupportedError
+from edgesdk.errors import InputError, UnsupportedError
 from edgesdk.importing import _adopt
+from edgesdk.importing._autocast import Held, full_precision, inline_modes, needs_autocast
 from edgesdk.importing._base import ImportOptions, Located
 from edgesdk.importing._capture import capture, why_pinned
 from edgesdk.importing._check import check_program, is_stateful, state_lost
@@ -95,9 +97,17 @@ def export_module(
         return import_script(module, located, options, hint=hint)
     module, warnings = prepare(module)
     module, cut = at_head(module)
-    warnings += cut
+    with full_precision() as held:
+        model = _exported(module, located, options, hint, [*warnings, *cut], held)
+    return replace(model, preprocess=hint.preprocess, labels=hint.labels, task=hint.task, license=hint.license,
+                   history=hint.history, warnings=(*hint.warnings, *model.warnings))  # fmt: skip
+
+
+def _exported(
+    module: nn.Module, located: Located, options: ImportOptions, hint: ModelHint, warnings: list[Warn], held: Held
+) -> Model:
     asked, said = (_as_widened(specs, warnings) for specs in (options.inputs, hint.inputs))
-    trial = try_forward(module, match_inputs(module, asked, said))
+    trial = _tried(module, match_inputs(module, asked, said), held)
     names, dropped = _outputs_of(trial.found)
     warnings += dropped
     exported = only_tensors(module) if _is_odd(trial.found) else module
@@ -107,16 +117,32 @@ def export_module(
     if kept and replaced:
         write_in_place(module, replaced)
     program, inputs = _capture_dynamic(exported, trial)
+    inline_modes(program)
     changed = to_inference(program)
-    warnings += changed
     model = describe(program, inputs, names, located.source)
-    module_face = flat_program(program) if changed else flat_module(exported, trial.call)
-    model = replace(model, module=module_face, preprocess=hint.preprocess, labels=hint.labels, task=hint.task,
-                    license=hint.license, history=hint.history)  # fmt: skip
+    face = flat_module(exported, trial.call)
+    model = replace(model, module=flat_program(program) if changed or held.places else face)
     if kept and not model.stateful:
         raise state_lost()
-    warnings += check_program(model, trial.sizes, original=None if changed else module_face)
-    return replace(model, warnings=(*hint.warnings, *warnings))
+    warnings += [*changed, *held.told(), *check_program(model, trial.sizes, original=None if changed else face)]
+    return replace(model, warnings=tuple(warnings))
+
+
+def _tried(module: nn.Module, call: Call, held: Held) -> Trial:
+    """:func:`try_forward`, and a word when the model fails only because autocast is held off."""
+    try:
+        return try_forward(module, call)
+    except InputError as error:
+        if held.places and _runs_as_written(module, call, held):
+            raise needs_autocast(held, error.why) from error
+        raise
+
+
+def _runs_as_written(module: nn.Module, call: Call, held: Held) -> bool:
+    with held.as_written(), contextlib.suppress(InputError, UnsupportedError):
+        try_forward(module, call)
+        return True
+    return False
 
 
 def _as_widened(specs: Sequence[TensorSpec], warnings: Sequence[Warn]) -> tuple[TensorSpec, ...]:
@@ -138,6 +164,7 @@ def adopt_program(ep: ExportedProgram, located: Located, options: ImportOptions)
     """
     merged = _adopt.merged_inputs(ep)
     ep, widened = _adopt.plain(_adopt.on_cpu(ep))
+    inline_modes(ep)
     changed = to_inference(ep)
     inputs, warnings = _adopt.read_specs(ep, options.inputs)
     warnings = [*merged, *widened, *changed, *warnings]

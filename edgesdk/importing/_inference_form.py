@@ -283,6 +283,13 @@ def _drop_dead_state(program: ExportedProgram) -> None:
     program.graph_signature.output_specs[:] = [_renamed(value, spec) for value, spec in kept]
 
 
+def rename_outputs(program: ExportedProgram) -> None:
+    """Let the signature name the values that the graph returns now."""
+    given: Any = program.graph.output_node().args[0]
+    specs = program.graph_signature.output_specs
+    specs[:] = [_renamed(value, spec) for value, spec in zip(given, specs, strict=True)]
+
+
 def _renamed(value: Any, spec: Any) -> Any:
     """The signature's entry for an output that another operator makes now."""
     from torch.export.graph_signature import OutputSpec, TensorArgument

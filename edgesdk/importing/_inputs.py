@@ -101,14 +101,35 @@ def torch_leaves(value: Any) -> list[Any]:
 
 
 def merge(asked: Sequence[TensorSpec], hinted: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """What the user said wins over what the source says, input by input."""
+    """What the user said wins over what the source says, input by input; the others take over the sizes that it settles.
+
+    So ``--input 'input_ids=int64[1,64]'`` settles the mask and the token types too: a model needs them alike.
+    """
     said = {s.name: s for s in asked}
     if not hinted:
         return tuple(asked)
     if not set(said) & {s.name for s in hinted}:
         return tuple(asked) or tuple(hinted)
-    kept = [said.pop(s.name, s) for s in hinted]
-    return (*kept, *said.values())
+    kept = [said[s.name] if s.name in said else _settled(s, said, hinted) for s in hinted]
+    known = {s.name for s in hinted}
+    return (*kept, *(s for s in asked if s.name not in known))
+
+
+def _settled(spec: TensorSpec, said: Mapping[str, TensorSpec], hinted: Sequence[TensorSpec]) -> TensorSpec:
+    """An input that the user didn't name: shaped as its like that was named, or with the sizes that it shares."""
+    pairs = [(h.shape, said[h.name].shape) for h in hinted if h.name in said]
+    if spec.shape is None or not any(isinstance(d, Dim) and d.symbol for d in spec.shape):
+        return spec
+    for theirs, asked in pairs:
+        if asked is not None and theirs == spec.shape:
+            return replace(spec, shape=asked)
+    sizes = {
+        old.symbol: new
+        for theirs, asked in pairs
+        for old, new in zip(theirs or (), asked or (), strict=False)
+        if isinstance(old, Dim) and old.symbol
+    }
+    return replace(spec, shape=tuple(sizes.get(d.symbol or "", d) if isinstance(d, Dim) else d for d in spec.shape))
 
 
 def forward_parameters(module: nn.Module) -> list[inspect.Parameter]:

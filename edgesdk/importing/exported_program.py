@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -248,19 +249,32 @@ def _import_operators(targets: set[str]) -> None:
             raise missing_library(module.partition(".")[0], extra, f"the operators of {space} in this program") from exc
 
 
-def _unreadable(archive: _Archive, exc: Exception) -> InputError:
+def _unreadable(archive: _Archive, exc: Exception) -> EdgeError:
     import pickle
 
     import torch
 
     if isinstance(exc, pickle.UnpicklingError):
         return _unsafe(archive.path, "parts of it must be unpickled")
+    block = re.search(r"wrap_with_(\w+) is missing val", str(exc))
+    if block:
+        return _unreadable_block(archive.path, block[1])
     reason = (str(exc) or type(exc).__name__).splitlines()[0][:200]
     here = torch.__version__.partition("+")[0]
     return InputError(
         "damaged_file", f"{archive.path} can't be rebuilt as a graph: {reason}",
         why=f"It is damaged, or {_writer(archive)} wrote something that torch {here} here doesn't know.",
         fix=f"Get the file again; if that doesn't help, export again with torch {here}.",
+    )  # fmt: skip
+
+
+def _unreadable_block(path: Path, name: str) -> UnsupportedError:
+    """torch saves these blocks, and can't read its own file (seen with 2.15.0)."""
+    said = {"autocast": "torch.autocast", "set_grad_enabled": "torch.no_grad"}.get(name, name)
+    return UnsupportedError(
+        "saved_block", f"{path} holds a block of {said}, which torch can save but not read back.",
+        why="torch.export keeps such a block as a graph of its own, and its file format drops the sizes inside.",
+        fix=f"Take {said} out of forward() and export again, or give edgesdk the code, file.py:factory: it takes such blocks.",
     )  # fmt: skip
 
 

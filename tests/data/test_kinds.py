@@ -228,6 +228,9 @@ def test_csv_with_feature_names_lists_and_paths(tmp_path: Path) -> None:
         ("x_0,x_1,x_3\n1,2,3\n", "missing_column", "no x_2"),
         ("x_0,x_1,x_2,label\n1,2,3,0\n1,2,3,\n", "labels_missing", "row 1"),
         ("1,2,3\n4,5,6\n", "no_header", "begins with numbers"),
+        ("x_0,x_1,x_2,target\n1,2,3,0\n", "label_misnamed", "'target' looks like it"),
+        ("a,b,c,Labels\n1,2,3,0\n", "label_misnamed", "'Labels' looks like it"),
+        ("p,class\n[1;2],0\n", "label_misnamed", "'class' looks like it"),
         ("a,b\n1,2\n", "missing_input", "no column for the model's input 'x'"),
         ("x_0,x_0,x_1\n1,2,3\n", "duplicate_column", "x_0"),
         ("x_0,x_1,x_2\n", "no_samples", "holds no samples"),
@@ -327,3 +330,26 @@ def test_progress_is_told(tmp_path: Path) -> None:
     write_samples(str(tmp_path / "a.npz"), facts(GREY), tmp_path / "s", report=lambda text, f: told.append((text, f)))
     assert told and told[0][0] == "reading samples: 1" and told[0][1] == 0.2
     assert len(Store(tmp_path / "s")) == 5
+
+
+def test_a_misnamed_label_is_named_beside_the_columns_that_are_there(tmp_path: Path) -> None:
+    pixels = ",".join(f"p{i}" for i in range(64))
+    table = tmp_path / "digits.csv"
+    table.write_text(f"{pixels},target\n{','.join(['0'] * 64)},3\n")
+    with pytest.raises(InputError, match="no column 'label', and 'target' looks like it") as caught:
+        written(table, facts(), tmp_path)
+    assert "'p0'" in caught.value.why and "and 53 more" in caught.value.why
+    assert caught.value.fix.startswith("Rename the column 'target' to 'label'")
+
+
+@pytest.mark.parametrize("arrays", [("input", "labels"), ("pictures", "y")])
+def test_a_stray_array_of_labels_is_no_unused_array(arrays: tuple[str, str], tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", **{arrays[0]: smooth(4, 1, 8, 8), arrays[1]: np.zeros(4, np.int64)})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=f"no array 'label', and '{arrays[1]}' looks like it"):
+        written(tmp_path / "a.npz", facts(), tmp_path)
+
+
+def test_an_input_may_be_called_as_labels_are(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", y=smooth(4, 1, 8, 8), label=np.zeros(4, np.int64))
+    _, store = written(tmp_path / "a.npz", facts(signature(TensorSpec("y", "float32", (1, 1, 8, 8)))), tmp_path)
+    assert len(store) == 4 and store.labelled

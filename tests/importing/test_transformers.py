@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 
-from edgesdk.artifacts import Dim, Model
+from edgesdk.artifacts import Dim, Model, parse_input
 from edgesdk.errors import InputError, UnsupportedError
 from edgesdk.importing import ImportOptions, import_model, locate
 
@@ -69,6 +69,22 @@ def test_pitfall_e_19_a_text_model_takes_plain_tensors_of_any_length(classifier:
         with torch.no_grad():
             wanted = module(**given).logits
         torch.testing.assert_close(run(model, *given.values())["logits"], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", ["1,16", "1..4,16", "2,8..40"])
+def test_an_input_that_nobody_names_has_the_sizes_of_the_named_ones(classifier: tuple[Path, Any], size: str) -> None:
+    folder, module = classifier
+    named = tuple(parse_input(f"{name}=int64[{size}]") for name in ("input_ids", "attention_mask"))
+    model = import_model(locate(str(folder)), ImportOptions(named))
+    shapes = {str(spec).partition("=")[2] for spec in model.signature.inputs}
+    assert [spec.name for spec in model.signature.inputs] == ["input_ids", "attention_mask", "token_type_ids"]
+    assert len(shapes) == 1, "all three go by one size"
+    given = {
+        name: value.expand(2 if size[0] == "2" else 1, -1) for name, value in words(16 if size[0] == "1" else 8).items()
+    }
+    with torch.no_grad():
+        wanted = module(**given).logits
+    torch.testing.assert_close(run(model, *given.values())["logits"], wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_labels_task_licence_and_checksum_come_from_the_folder(classifier: tuple[Path, Any]) -> None:
