@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.artifacts import Layer
 from edgesdk.quantize._onnx import _edit
 from edgesdk.quantize._onnx._arithmetic import symmetric
-from edgesdk.quantize._onnx._layers import RECURRENT, Weighted, attribute, is_weight, others, weighted
+from edgesdk.quantize._onnx._layers import RECURRENT, Weighted, attribute, behind_broken, is_weight, others, weighted
 from edgesdk.quantize._onnx._plan import KEPT, plain_gemm
 from edgesdk.quantize._onnx._result import Quantized, float_weights, saturation
 from edgesdk.quantize._onnx._stored import SMALL, stored
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Array = np.ndarray
 
 MICROSOFT = "com.microsoft"
+_BEHIND = "a layer before it has weights that aren't numbers; ranges found on the fly would hide what comes of them"
 _CONVOLUTION = "a convolution; ONNX Runtime multiplies them in int8 only with fixed ranges (static-int8)"
 
 
@@ -32,8 +33,13 @@ def quantize(model: ir.Model, keep: frozenset[str], *, per_channel: bool, folded
     inputs: dict[tuple[int, Any], list[Any]] = {}
     places: dict[str, tuple[str, str]] = {}
     found = weighted(model, inner=True)
+    broken = behind_broken(model)
     layers = []
     for layer in found:
+        if id(layer.node) in broken and layer.name not in keep and not layer.node.op_type.startswith("Conv"):
+            why = layer.unfit() or layer.unfit_bias() or _BEHIND
+            layers.append(Layer(layer.name, layer.op, "float32", layer.bytes, why))
+            continue
         name = str(layer.node.outputs[0].name)
         layers.append(_one(model, layer, keep, inputs, per_channel=per_channel, folded=folded))
         if layers[-1].precision == "int8":

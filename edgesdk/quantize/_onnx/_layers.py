@@ -23,6 +23,7 @@ RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 _WORDS = {"Gemm": "linear", "Gather": "embedding", "ConvTranspose": "conv_transpose", "GlobalAveragePool": "mean"}
 
 
+_ARITHMETIC = frozenset(_SLOTS) | {"BatchNormalization", "InstanceNormalization", "LayerNormalization"}
 _LARGE = 2**14
 """Bytes of a constant that is worth a line."""
 
@@ -52,11 +53,15 @@ class Weighted:
 
     def unfit(self) -> str | None:
         """Why int8 can't hold the weights: rounding would turn NaN into an ordinary number. None when it can."""
-        for number in range(len(self.slots)):
-            array = self.array(number)
-            if array.size and not (math.isfinite(array.min()) and math.isfinite(array.max())):
-                return "some of its weights are infinite or not a number"
-        return None
+        if all(finite(self.weight(number)) for number in range(len(self.slots))):
+            return None
+        return "some of its weights are infinite or not a number"
+
+    def unfit_bias(self) -> str | None:
+        """Why int32 can't hold the bias; None when it can."""
+        if self.node.op_type in RECURRENT or all(map(finite, self.node.inputs[2:3])):
+            return None
+        return "some of its bias is infinite or not a number"
 
 
 def weighted(model: ir.Model, *, inner: bool = False) -> list[Weighted]:
@@ -77,6 +82,35 @@ def weighted(model: ir.Model, *, inner: bool = False) -> list[Weighted]:
             size = sum(value.const_value.nbytes for value in values)
             found.append(Weighted(node, slots, name, word(node), size))
     return found
+
+
+def finite(value: Any) -> bool:
+    """Whether a constant holds numbers only; True for what is computed."""
+    import onnx_ir as ir
+
+    tensor = value.const_value if value is not None else None
+    if tensor is None or tensor.dtype != ir.DataType.FLOAT or not tensor.size:
+        return True
+    array = tensor.numpy()
+    return math.isfinite(array.min()) and math.isfinite(array.max())
+
+
+def behind_broken(model: ir.Model) -> frozenset[int]:
+    """Ids of the nodes that NaN can reach from a layer whose weights, biases or statistics aren't all numbers.
+
+    Ranges that are found while the model runs would turn it into ordinary numbers.
+    """
+    reached: set[int] = set()
+    for graph in graphs(model):  # a branch comes after the graph around it
+        for node in graph:
+            makers = [v.producer() for v in node.inputs if v is not None]
+            if any(id(m) in reached for m in makers if m is not None) or _is_broken(node):
+                reached.add(id(node))
+    return frozenset(reached)
+
+
+def _is_broken(node: ir.Node) -> bool:
+    return node.op_type in _ARITHMETIC and not node.domain and not all(map(finite, node.inputs))
 
 
 def others(model: ir.Model) -> Iterator[Layer]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.runtimes._onnx_write import graphs
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     Array = np.ndarray
+    Alike = Callable[[Array, Array], bool]
 
 # Prefixes that ONNX Runtime's fusions put before a weight's name (core/optimizer/conv_*_fusion.cc and others).
 _FUSED = re.compile(r"^(?:ConvBnFusion_W_|ConvMulFusion_W_|ConvAddFusion_Add_B_|MatMulBnFusion_\w+?_)+")
@@ -52,11 +53,14 @@ def restore(model: ir.Model, program: ExportedProgram) -> None:
     only scales it. Recurrent weights have their gates in another order.
     """
     left = dict(_candidates(program))
-    for node, value in _unnamed(model, left):
-        name = _match(node, value.const_value.numpy(), left)
-        if name is not None:
-            del left[name]
-            _rename(model, value, name)
+    waiting = list(_unnamed(model, left))
+    for alike in (_equal, _same_direction, _maybe):  # one that merely looks alike must not take the name of an equal one
+        for node, value in list(waiting):
+            name = _match(node, value.const_value.numpy(), left, alike)
+            if name is not None:
+                del left[name]
+                waiting.remove((node, value))
+                _rename(model, value, name)
 
 
 def _candidates(program: ExportedProgram) -> Iterator[tuple[str, Array]]:
@@ -85,12 +89,13 @@ def _unnamed(model: ir.Model, known: dict[str, Array]) -> Iterator[tuple[ir.Node
                 yield node, value
 
 
-def _match(node: ir.Node, weight: Array, left: dict[str, Array]) -> str | None:
-    test = _same_gates if node.op_type in ("LSTM", "GRU", "RNN") else _same_filters
-    return next((name for name, array in left.items() if test(weight, array)), None)
+def _match(node: ir.Node, weight: Array, left: dict[str, Array], alike: Alike) -> str | None:
+    if node.op_type in ("LSTM", "GRU", "RNN"):
+        return next((name for name, array in left.items() if _same_gates(weight, array)), None)
+    return next((name for name, array in left.items() if _same_filters(weight, array, alike)), None)
 
 
-def _same_filters(weight: Array, array: Array) -> bool:
+def _same_filters(weight: Array, array: Array, alike: Alike) -> bool:
     import numpy as np
 
     if weight.size != array.size:
@@ -100,10 +105,32 @@ def _same_filters(weight: Array, array: Array) -> bool:
             continue
         a = np.moveaxis(other, axis, 0).reshape(other.shape[axis], -1)[:16]
         b = np.moveaxis(array, axis, 0).reshape(other.shape[axis], -1)[:16]
-        product = np.abs((a * b).sum(1))
-        if (product >= _ALIKE * np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)).all():
+        if alike(_numbers(a), _numbers(b)):
             return True
     return False
+
+
+def _numbers(rows: Array) -> Array:
+    """Without what isn't one, and wide enough that squares of the largest float32 fit."""
+    import numpy as np
+
+    return np.nan_to_num(rows.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _equal(a: Array, b: Array) -> bool:
+    return bool((a == b).all())
+
+
+def _same_direction(a: Array, b: Array) -> bool:
+    return bool(((abs(a).max(1) == 0) == (abs(b).max(1) == 0)).all()) and _maybe(a, b)
+
+
+def _maybe(a: Array, b: Array) -> bool:
+    """Rows of zeros may have been any: a batch norm can scale them away."""
+    import numpy as np
+
+    product = np.abs((a * b).sum(1))
+    return bool((product >= _ALIKE * np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)).all())
 
 
 def _same_gates(weight: Array, array: Array) -> bool:

@@ -52,7 +52,7 @@ def plan(model: ir.Model, keep: frozenset[str]) -> Plan:
     for layer in made.layers:
         if layer.name in keep:
             made.left[layer.name] = KEPT
-        elif reason := layer.unfit():
+        elif reason := layer.unfit() or layer.unfit_bias():
             made.left[layer.name] = reason
         elif (why := _why_float(model, layer)) is None:
             made.computing[layer.node] = layer

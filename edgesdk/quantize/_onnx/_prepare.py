@@ -38,7 +38,7 @@ def prepare(graph: ir.Model, path: Path, program: ExportedProgram | None) -> ir.
 
     if graph.opset_imports.get("", PER_CHANNEL_OPSET) < PER_CHANNEL_OPSET:
         _raise_opset(graph, path)
-    LiftConstantsToInitializersPass(lift_all_constants=False)(graph)
+    LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0)(graph)  # a weight can be 1 × 1
     if program is not None:
         _names.restore(graph, program)
     made = _onnx_quant.optimise(graph)

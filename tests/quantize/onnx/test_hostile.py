@@ -1,0 +1,95 @@
+"""Weights that aren't numbers, names of small layers, files that are odd before anybody quantizes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from edgesdk.errors import UnsupportedError
+from tests.quantize.onnx import nets
+from tests.runtimes import graphs
+
+NAN = float("nan")
+
+
+class Broken(torch.nn.Module):
+    """Two linear layers, large enough for every scheme."""
+
+    def __init__(self, layer: str, tensor: str, value: float) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.mid, self.head = torch.nn.Linear(32, 64), torch.nn.Linear(64, 32)
+        with torch.no_grad():
+            getattr(getattr(self, layer), tensor).view(-1)[3] = value
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.head(self.mid(x).relu())
+        return found
+
+
+def _answers(net: torch.nn.Module, scheme: str, folder: Path) -> tuple[Any, np.ndarray, np.ndarray]:
+    model = graphs.model_of(net, (torch.randn(4, 32),))
+    made, runner = nets.quantized(model, scheme, folder)
+    x = np.random.default_rng(5).standard_normal((4, 32)).astype(np.float32)
+    with torch.no_grad():
+        return made, runner.run([x])[0], net(torch.from_numpy(x)).numpy()
+
+
+@pytest.mark.parametrize("value", [NAN, float("inf")])
+@pytest.mark.parametrize("tensor", ["weight", "bias"])
+@pytest.mark.parametrize("scheme", nets.ALL)
+def test_what_is_no_number_in_the_last_layer_stays_in_the_answer(
+    scheme: str, tensor: str, value: float, tmp_path: Path
+) -> None:
+    made, got, wanted = _answers(Broken("head", tensor, value), scheme, tmp_path)
+    assert not np.isfinite(wanted).all()
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(wanted))
+    head = nets.layer(made, "head")
+    if tensor == "weight" or scheme in ("static-int8", "dynamic-int8"):
+        assert head.precision == "float32"
+        assert head.why is not None and "infinite or not a number" in head.why
+    assert nets.layer(made, "mid").precision != "float32"
+
+
+@pytest.mark.parametrize("scheme", ["static-int8", "weight-int8"])
+def test_what_is_no_number_in_the_middle_reaches_the_end(scheme: str, tmp_path: Path) -> None:
+    """A range that is measured, or found on the fly, turns NaN into an ordinary number."""
+    if scheme == "static-int8":
+        with pytest.raises(UnsupportedError) as caught:
+            _answers(Broken("mid", "bias", NAN), scheme, tmp_path)
+        assert caught.value.code == "nothing_quantized"
+        return
+    _, got, wanted = _answers(Broken("mid", "bias", NAN), scheme, tmp_path)
+    assert np.isnan(wanted).all() and np.isnan(got).all()
+
+
+def test_no_layer_behind_a_broken_one_finds_its_range_on_the_fly(tmp_path: Path) -> None:
+    class Longer(Broken):
+        def __init__(self) -> None:
+            super().__init__("mid", "bias", NAN)
+            self.first = torch.nn.Linear(32, 32)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(self.first(x))
+
+    made, got, wanted = _answers(Longer(), "dynamic-int8", tmp_path)
+    assert np.isnan(wanted).all() and np.isnan(got).all()
+    head = nets.layer(made, "head")
+    assert head.precision == "float32" and "before it" in str(head.why)
+    assert nets.layer(made, "first").precision == "int8"
+
+
+def test_layers_of_a_few_weights_are_called_by_their_path(tmp_path: Path) -> None:
+    linear = torch.nn.Linear
+    net = torch.nn.Sequential(linear(1, 8), torch.nn.ReLU(), linear(8, 1), linear(1, 1), linear(1, 1))
+    made, _ = nets.quantized(graphs.model_of(net, (torch.randn(4, 1),)), "static-int8", tmp_path)
+    assert [x.name for x in made.layers if x.bytes] == ["0", "2", "3", "4"]
+
+
+def test_a_bare_linear_layer_of_one_weight_is_not_called_by_its_node(tmp_path: Path) -> None:
+    made, _ = nets.quantized(graphs.model_of(torch.nn.Linear(1, 1), (torch.randn(4, 1),)), "static-int8", tmp_path)
+    assert [x.name for x in made.layers if x.bytes] == ["weight"]
