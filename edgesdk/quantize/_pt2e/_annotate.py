@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from edgesdk.quantize._pt2e._finite import BEHIND, behind_broken, unfit, watching
 from edgesdk.quantize._pt2e._graph import attribute
 from edgesdk.quantize._pt2e._sites import (
     CONVS,
@@ -95,6 +96,7 @@ class _Annotator:
         self._fixed = constants(module)
         self._activation = _activation(wishes)
         self._weights: dict[Node, tuple[Node, Node]] = {}
+        self._broken = behind_broken(module, self._fixed) if wishes.mode == "dynamic" else set()
 
     def run(self) -> None:
         record = self._record
@@ -118,6 +120,8 @@ class _Annotator:
             return "restored to float: int8 costs too much accuracy here"
         if site.name in self._wishes.reasons:
             return self._wishes.reasons[site.name]
+        if reason := unfit(self._module, site, self._fixed):
+            return reason
         if self._wishes.mode == "dynamic":
             return self._not_dynamic(site)
         if site.recurrent:
@@ -134,7 +138,7 @@ class _Annotator:
         if site.kind in ELEMENTWISE:
             return "element-wise operators stay float with dynamic int8"
         if site.kind in LINEAR and site.weight is not None:
-            return None
+            return BEHIND if site.node in self._broken else None
         if site.kind in CONVS | TRANSPOSED:
             return "convolutions stay float with dynamic int8; static-int8 takes them"
         return f"there is no dynamic int8 kernel for {site.op}"
@@ -255,7 +259,7 @@ def _activation(wishes: Wishes) -> Any:
         kind = fake_quantize.FusedMovingAvgObsFakeQuantize
         more["observer"] = observer.MovingAverageMinMaxObserver
     else:
-        kind = observer.HistogramObserver if wishes.observer == "histogram" else observer.MinMaxObserver
+        kind = watching(observer.HistogramObserver if wishes.observer == "histogram" else observer.MinMaxObserver)
     return QuantizationSpec(
         dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine,
         is_dynamic=wishes.mode == "dynamic", observer_or_fake_quant_ctr=kind.with_args(**more),

@@ -11,6 +11,7 @@ from edgesdk.errors import UnsupportedError
 from edgesdk.quantize._pt2e import _calibrate as calibrate
 from edgesdk.quantize._pt2e import _graph as graphs
 from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
+from edgesdk.quantize._pt2e._fold import fold_weights, strip
 from edgesdk.quantize._pt2e._layers import float_islands, large_float_weights, layers_of, nothing_quantized
 from edgesdk.quantize._pt2e._sites import CONVS, LINEAR, TRANSPOSED, short
 from edgesdk.quantize._pt2e._weights import embed, pack, without_unread
@@ -108,10 +109,15 @@ def convert_static(model: Model, config: LowerConfig, *, keep_weights: bool = Fa
     wishes = wishes_of(config)
     with graphs.quiet():
         prepared, record = _calibrated(model, config, wishes)
-        unfit = calibrate.masked(prepared, record.quantized)
+        unfit = {**calibrate.masked(prepared, record.quantized), **calibrate.unsound(prepared, record.quantized)}
         if unfit:
             prepared, record = _calibrated(model, config, replace(wishes, reasons=unfit))
+        calibrate.check_observers(prepared, record.quantized)
         calibrate.protect_biases(prepared, record.quantized)
+        refused = calibrate.refused(prepared, record.quantized)
+        if refused:
+            prepared, record = _calibrated(model, config, replace(wishes, reasons={**unfit, **refused}))
+            calibrate.protect_biases(prepared, record.quantized)
         return _converted(prepared, record, keep_weights)
 
 
@@ -130,7 +136,6 @@ def _calibrated(model: Model, config: LowerConfig, wishes: Wishes) -> tuple[Grap
     if not any(site.weight is not None for site in record.quantized):
         raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize weight-int8 or dynamic-int8")
     calibrate.observe(prepared, model, calibrate.opened(config.calibration).first(scheme.samples))
-    calibrate.check_observers(prepared, record.quantized)
     return prepared, record
 
 
@@ -138,7 +143,9 @@ def _converted(prepared: GraphModule, record: Annotated, keep_weights: bool) -> 
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
     weights = _float_weights(prepared, record) if keep_weights else {}
-    made = convert_pt2e(prepared)
+    made = convert_pt2e(prepared, fold_quantize=False)
+    strip(prepared)
+    fold_weights(made)
     _own_biases(made)
     return Converted(made, record, weights)
 

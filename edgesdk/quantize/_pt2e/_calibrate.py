@@ -104,6 +104,17 @@ def _untouched(site: Site, what: str) -> InputError:
     )  # fmt: skip
 
 
+def unsound(prepared: GraphModule, sites: list[Site]) -> dict[str, str]:
+    """Layers that met numbers which int8 can't hold, with the reason."""
+    found: dict[str, str] = {}
+    for site in sites:
+        for node in (*site.node.all_input_nodes, *site.last.users):
+            reason = str(getattr(observer_of(prepared, node), "unsound", ""))
+            if reason:
+                found.setdefault(site.name, reason)
+    return found
+
+
 def masked(prepared: GraphModule, sites: list[Site]) -> dict[str, str]:
     """Element-wise operators that turned out to work with masks, with the reason."""
     found: dict[str, str] = {}
@@ -166,3 +177,49 @@ def protect_biases(prepared: GraphModule, sites: list[Site]) -> None:
         least = least if weights.max_val.dim() else least.max()
         if least.shape == weights.max_val.shape:
             weights.max_val.copy_(torch.maximum(weights.max_val, least))
+
+
+_MOST = 2.0**8
+_LEAST = {"add.Tensor": 2.0**-10, "mul.Tensor": 2.0**-16}
+
+
+def refused(prepared: GraphModule, sites: list[Site]) -> dict[str, str]:
+    """Layers whose scales XNNPACK would refuse when the file is loaded, with the reason (pitfall Q-15).
+
+    It multiplies sums by (input scale × weight scale / output scale), which must be below 256; of additions and products
+    the ratio has a lower end too (XNNPACK's ``src/operators``: convolution-nhwc.c, fully-connected-nc.c, binary-elementwise-nd.c).
+    """
+    scales = _Scales(prepared)
+    found: dict[str, str] = {}
+    for site in sites:
+        out = next((s for s in map(scales.of, site.last.users) if s), None)
+        given = [s for s in map(scales.of, site.node.all_input_nodes) if s]
+        if out is None or not given or site.kind == "cat.default":
+            continue
+        if site.weight is not None:
+            given = [given[0] * scales.largest(site.node.args[1])]
+        elif site.kind == "mul.Tensor":
+            given = [given[0] * given[-1]]
+        ratios = [g / out for g in given]
+        if max(ratios) >= _MOST or min(ratios) < _LEAST.get(site.kind, 0.0):
+            worst = max(ratios) if max(ratios) >= _MOST else min(ratios)
+            found[site.name] = f"its results are too far in size from what goes in for XNNPACK (ratio of scales {worst:.1e})"
+    return found
+
+
+class _Scales:
+    def __init__(self, prepared: GraphModule) -> None:
+        self._prepared = prepared
+        self._known: dict[int, float] = {}
+
+    def of(self, node: Any) -> float | None:
+        """The largest scale of what observes a tensor; None where nothing does."""
+        watch = observer_of(self._prepared, node)
+        if watch is None or not getattr(watch, "min_val", _NOTHING).numel():
+            return None
+        if id(watch) not in self._known:
+            self._known[id(watch)] = float(watch.calculate_qparams()[0].max())
+        return self._known[id(watch)]
+
+    def largest(self, weight: Any) -> float:
+        return self.of(weight) or 1.0

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.quantize._pt2e._annotate import Annotated
+from edgesdk.quantize._pt2e._finite import BEHIND, behind_broken, unfit
 from edgesdk.quantize._pt2e._graph import attribute, operators
 from edgesdk.quantize._pt2e._sites import (
     CONVS,
@@ -66,6 +67,7 @@ class _Packer:
     def __init__(self, module: GraphModule, bits: int, group: int, keep: Collection[str]) -> None:
         self._module, self._bits, self._group, self._keep = module, bits, group, keep
         self._fixed = constants(module)
+        self._broken = behind_broken(module, self._fixed) if bits == 4 else set()
         self._done = Packed()
         self._stored: dict[tuple[str, str], Stored] = {}
 
@@ -90,13 +92,23 @@ class _Packer:
             return "no kernel takes small weights with float inputs in convolutions; static-int8 takes them"
         if site.kind not in LINEAR | EMBEDDING or site.kind == "embedding_bag.padding_idx":
             return f"there is no kernel for {site.op} with small weights"
-        return None if site.weight is not None else "its weight is computed from the input"
+        if site.weight is None:
+            return "its weight is computed from the input"
+        if reason := unfit(self._module, site, self._fixed, bias=False):
+            return reason
+        return BEHIND if self._four(site) and site.node in self._broken else None
+
+    def _four(self, site: Site) -> bool:
+        """Whether int4 fits; inputs are then quantized on the fly."""
+        if self._bits != 4 or site.kind not in LINEAR:
+            return False
+        return _value(self._module, site.weight).shape[1] % self._group == 0  # type: ignore[arg-type]
 
     def _replace(self, site: Site) -> None:
         weight: Any = site.weight
         value = _value(self._module, weight)
         self._done.weights[site.node.name] = value
-        four = self._bits == 4 and site.kind in LINEAR and value.shape[1] % self._group == 0
+        four = self._four(site)
         stored = self._store(site, value, _INT4 if four else _INT8, self._group if four else None)
         self._done.precisions.setdefault(site.name, "int4" if four else "int8")
         with self._module.graph.inserting_before(site.node):

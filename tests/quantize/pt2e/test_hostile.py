@@ -1,0 +1,107 @@
+"""Weights that aren't numbers, scales that XNNPACK refuses, layers that it leaves behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from edgesdk.errors import UnsupportedError
+from tests.quantize.pt2e.helpers import Case, lower, snr
+
+NAN, INF = float("nan"), float("inf")
+SCHEMES = ("static-int8", "dynamic-int8", "weight-int8", "weight-int4")
+
+
+class Broken(nn.Module):
+    """Three linear layers, with one number that isn't one."""
+
+    def __init__(self, layer: str, tensor: str, value: float) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.mid, self.head = nn.Linear(32, 32), nn.Linear(32, 64), nn.Linear(64, 32)
+        with torch.no_grad():
+            getattr(getattr(self, layer), tensor).view(-1)[3] = value
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.head(self.mid(self.first(x)).relu())
+        return found
+
+
+def _lower(net: nn.Module, folder: Path, scheme: str) -> Case:
+    return lower(net, (torch.randn(4, 32),), folder, scheme)
+
+
+def _why(case: Case, name: str) -> str:
+    return next(str(layer.why) for layer in case.lowered.layers if layer.name == name)
+
+
+@pytest.mark.parametrize(("tensor", "value"), [("weight", NAN), ("bias", NAN), ("bias", INF), ("weight", -INF)])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_what_is_no_number_in_the_last_layer_stays_in_the_answer(
+    scheme: str, tensor: str, value: float, tmp_path: Path
+) -> None:
+    case = _lower(Broken("head", tensor, value), tmp_path, scheme)
+    for got, wanted in case.outputs():
+        assert not np.isfinite(wanted).all()
+        np.testing.assert_array_equal(np.isfinite(got), np.isfinite(wanted))
+    assert case.lowered.rung == "full"
+    assert case.precisions["mid"] != "float32"
+    if tensor == "weight" or not scheme.startswith("weight"):
+        assert case.precisions["head"] == "float32"
+        assert "infinite or not a number" in _why(case, "head")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_what_is_no_number_in_the_middle_reaches_the_end(scheme: str, tmp_path: Path) -> None:
+    case = _lower(Broken("mid", "bias", NAN), tmp_path, scheme)
+    for got, wanted in case.outputs():
+        assert np.isnan(wanted).all() and np.isnan(got).all()
+    assert case.precisions["first"] != "float32"
+    if scheme != "weight-int8":
+        assert case.precisions["head"] == "float32"
+
+
+@pytest.mark.parametrize("scheme", ["static-int8", "dynamic-int8"])
+def test_numbers_too_large_for_the_engines_scales_stay_float(scheme: str, tmp_path: Path) -> None:
+    case = _lower(Broken("head", "bias", 1e38), tmp_path, scheme)
+    assert case.precisions["head"] == "float32" and "1e+38" in _why(case, "head")
+    assert case.lowered.rung == "full"
+    for got, wanted in case.outputs():
+        np.testing.assert_allclose(got[:, 3], wanted[:, 3])
+
+
+def test_a_model_whose_first_layer_is_broken_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        _lower(Broken("first", "weight", NAN), tmp_path, "static-int8")
+    assert caught.value.code == "nothing_quantized"
+    assert "not a number" in str(caught.value.why)
+
+
+class Cancels(nn.Module):
+    """``b`` answers with the small difference of large sums."""
+
+    def __init__(self, factor: float = 1e4) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b, self.c = nn.Linear(8, 32), nn.Linear(64, 16, bias=False), nn.Linear(16, 8)
+        weight = torch.randn(16, 32) * factor
+        with torch.no_grad():
+            self.b.weight.copy_(torch.cat([weight, -weight + 0.1 * torch.randn(16, 32)], 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.a(x).relu()
+        found: torch.Tensor = self.c(self.b(torch.cat([y, y], 1)))
+        return found
+
+
+def test_pitfall_q_15_a_layer_whose_scales_the_engine_refuses_stays_float_alone(tmp_path: Path) -> None:
+    case = lower(Cancels(), (torch.randn(4, 8),), tmp_path, "static-int8")
+    assert case.precisions["b"] == "float32" and "ratio of scales" in _why(case, "b")
+    assert case.precisions["a"] == case.precisions["c"] == "int8"
+    assert case.lowered.rung == "full" and "no_delegation" not in case.codes
+    got, wanted = next(case.outputs())
+    assert snr(got, wanted) > 15
