@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import make_executorch
+import make_lite
 
 ROOT = Path(__file__).resolve().parents[5]
 sys.path.insert(0, str(ROOT))
@@ -41,6 +42,7 @@ def main(out: Path) -> None:
             other.result()
     rebuilt(out)
     make_executorch.mixed(out)
+    make_lite.mixed(out)
     (out / "manifests.json").write_text(json.dumps(verdicts(out / "picture.edge")))
     (out / "expected.json").write_text(json.dumps(expected))
     stamp.write_text(wanted)

@@ -15,6 +15,8 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
+import make_lite
+
 ROOT = Path(__file__).resolve().parents[5]
 WHEELS = Path(os.environ.get("ZOO_WHEELS", ROOT / "build/zoo/wheels")).absolute()
 NETS = Path(__file__).with_name("executorch_nets.py")
@@ -25,7 +27,7 @@ Job = tuple[str, str | Path, tuple[str, ...], dict[str, Any]]
 def submit(pool: Executor, out: Path) -> list[Future[None]]:
     """Start to write them. FOLDER has release.key and labels.txt already; :func:`mixed` follows."""
     os.environ["ZOO_WHEELS"] = str(WHEELS)
-    return [pool.submit(_package, out, *job) for job in (*zoo(out), *small(out))]
+    return [pool.submit(_package, out, *job) for job in (*zoo(out), *small(out), *make_lite.jobs(out))]
 
 
 def _package(out: Path, name: str, source: str | Path, inputs: tuple[str, ...], options: dict[str, Any]) -> None:
@@ -72,7 +74,8 @@ def zoo(out: Path) -> list[Job]:
     digit = WHEELS / "digit-recognizer-py/digit_recognizer/models/handwriting_model.pth"
     return [
         ("zoo-digit", digit, ("image=float32[1,1,28,28]",), {
-            "arch": f"{TRAINED}:DigitRecognizer", "runtime": ("executorch", "onnx"), "calibration": str(out / "digits.npz"),
+            "arch": f"{TRAINED}:DigitRecognizer", "runtime": ("executorch", "onnx", "torchscript"),
+            "calibration": str(out / "digits.npz"),
             "quantize": ("none", "static-int8"),
         }),
         ("zoo-crepe", f"{TRAINED}:crepe", ("frame=float32[1..8,1024]",), {}),

@@ -236,25 +236,8 @@ final class EtOutputs {
     }
     double real = value.isDouble() ? value.toDouble() : 0;
     long whole = value.isInt() ? value.toInt() : value.isBool() && value.toBool() ? 1 : 0;
-    ByteBuffer data = to.data();
-    switch (spec.dtype()) {
-      case FLOAT64:
-        data.putDouble(value.isDouble() ? real : whole);
-        break;
-      case FLOAT32:
-        data.putFloat(value.isDouble() ? (float) real : whole);
-        break;
-      case INT64:
-        data.putLong(whole);
-        break;
-      case INT32:
-        data.putInt((int) whole);
-        break;
-      case BOOL:
-        data.put((byte) whole);
-        break;
-      default:
-        throw EtErrors.outputs("Output '" + spec.name() + "' is a plain number, not " + spec);
+    if (!PlainNumber.write(to, value.isDouble(), real, whole)) {
+      throw EtErrors.outputs("Output '" + spec.name() + "' is a plain number, not " + spec);
     }
   }
 

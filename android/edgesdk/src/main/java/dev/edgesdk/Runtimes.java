@@ -9,7 +9,8 @@ import java.util.List;
 public final class Runtimes {
   private static final List<EdgeRuntime> ALL =
       Collections.unmodifiableList(
-          Arrays.<EdgeRuntime>asList(new ExecutorchRuntime(), new OnnxRuntime(), new NullRuntime()));
+          Arrays.<EdgeRuntime>asList(
+              new ExecutorchRuntime(), new OnnxRuntime(), new LiteRuntime(), new NullRuntime()));
 
   private Runtimes() {}
 

@@ -55,7 +55,7 @@ final class ExecutorchMemoryTest {
   }
 
   /** Does it twice to warm up; then the process may not grow by more than a hundredth. */
-  private static void flat(Callable<?> work) throws Exception {
+  static void flat(Callable<?> work) throws Exception {
     work.call();
     long before = 0;
     long after = Long.MAX_VALUE;

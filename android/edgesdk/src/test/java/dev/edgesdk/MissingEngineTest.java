@@ -2,23 +2,29 @@ package dev.edgesdk;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.reflect.InvocationTargetException;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
-/** An app without an engine: our classes are loaded again, by a loader that has no ONNX Runtime. */
+/** An app without an engine: our classes are loaded again, by a loader that lacks the engine's. */
 final class MissingEngineTest {
   private static final class Without extends ClassLoader {
-    Without() {
+    private final String lacking;
+
+    Without(String lacking) {
       super(MissingEngineTest.class.getClassLoader());
+      this.lacking = lacking;
     }
 
     @Override
     protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
-      if (name.startsWith("ai.onnxruntime.")) {
+      if (name.startsWith(lacking)) {
         throw new ClassNotFoundException(name);
       }
       if (!name.startsWith("dev.edgesdk.")) {
@@ -42,19 +48,35 @@ final class MissingEngineTest {
     return (String) error.getClass().getMethod(method).invoke(error);
   }
 
-  @Test
-  void pitfall_a_01_anAbsentEngineIsNamedWithItsDependency() throws ReflectiveOperationException {
-    Class<?> bundles = new Without().loadClass("dev.edgesdk.EdgeBundle");
-    Object bundle = bundles.getMethod("open", File.class).invoke(null, Made.bundle("pair"));
+  @ParameterizedTest
+  @CsvSource({
+      "ai.onnxruntime.,pair,onnx-none,ONNX Runtime is not in the app: the class ai.onnxruntime.OrtEnvironment is absent.,"
+          + "com.microsoft.onnxruntime:onnxruntime-android",
+      "org.pytorch.,ts-pair,torchscript-none,PyTorch Mobile's Lite interpreter is not in the app: the class "
+          + "org.pytorch.LiteModuleLoader is absent.,org.pytorch:pytorch_android_lite"})
+  void pitfall_a_01_anAbsentEngineIsNamedWithItsDependency(
+      String lacking, String name, String variant, String reason, String dependency)
+      throws ReflectiveOperationException {
+    Class<?> bundles = new Without(lacking).loadClass("dev.edgesdk.EdgeBundle");
+    Object bundle = bundles.getMethod("open", File.class).invoke(null, Made.bundle(name));
     Throwable error = assertThrows(
         InvocationTargetException.class, () -> bundles.getMethod("session").invoke(bundle)).getCause();
     assertEquals("runtime_missing", read(error, "code"));
-    assertEquals("No variant of pair runs here.", read(error, "message"));
-    assertEquals(
-        "onnx-none: ONNX Runtime is not in the app: the class ai.onnxruntime.OrtEnvironment is absent.",
-        read(error, "why"));
-    assertEquals(
-        "Add the engine: implementation(\"com.microsoft.onnxruntime:onnxruntime-android:VERSION\")",
-        read(error, "fix"));
+    assertTrue(read(error, "message").endsWith("pair runs here."));
+    assertEquals(variant + ": " + reason, read(error, "why"));
+    assertEquals("Add the engine: implementation(\"" + dependency + ":VERSION\")", read(error, "fix"));
+  }
+
+  /** The next variant is taken, and the reason is kept. */
+  @Test
+  void theNextEngineIsTaken() throws ReflectiveOperationException {
+    Without app = new Without("org.pytorch.");
+    Class<?> bundles = app.loadClass("dev.edgesdk.EdgeBundle");
+    Object bundle = bundles.getMethod("open", File.class).invoke(null, Made.bundle("ts-picture"));
+    Object session = bundles.getMethod("session").invoke(bundle);
+    assertEquals("Session(ts-picture, onnx-none)", session.toString());
+    assertTrue(session.getClass().getMethod("skipped").invoke(session).toString()
+        .contains("torchscript-none: PyTorch Mobile's Lite interpreter is not in the app"));
+    session.getClass().getMethod("close").invoke(session);
   }
 }

@@ -421,6 +421,6 @@ final class SessionTest {
     assertEquals(".onnx", Runtimes.find("onnx").suffix());
     assertTrue(Runtimes.find("onnx").version().startsWith("1."));
     EdgeException error = Made.fails("unknown_runtime", () -> Runtimes.find("onix"));
-    assertEquals("Did you mean 'onnx'? Known: executorch, null, onnx.", error.why());
+    assertEquals("Did you mean 'onnx'? Known: executorch, null, onnx, torchscript.", error.why());
   }
 }
