@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +44,12 @@ def bundle_facts(path: Path) -> Json:
     """Size, hash and number of golden calls of a finished bundle, for the package's document."""
     from edgesdk.bundle import EdgeBundle
 
+    size = path.stat().st_size
     with EdgeBundle.open(path, check="layout") as bundle:
-        golden = len(bundle.manifest.golden)
-    return {"bundle_bytes": path.stat().st_size, "bundle_sha256": caching.sha256_file(path), "golden": golden}
+        golden, parts = len(bundle.manifest.golden), bundle.manifest.bytes_by_part()
+    rest = size - sum(parts.values())
+    digest = caching.sha256_file(path)
+    return {"bundle_bytes": size, "bundle_sha256": digest, "bundle_parts": {**parts, "rest": rest}, "golden": golden}
 
 
 def largest(reference: Sequence[Sequence[Feed]]) -> dict[str, float]:
@@ -140,7 +145,22 @@ def _variant(variant: Variant, target: str, scale: Mapping[str, float]) -> Json:
             "outputs": [o.to_json() for o in ver.outputs], "tolerance": allowed, "samples": ver.samples,
             "shapes": list(ver.shapes), "engine": ver.engine, "cpu_flags": list(ver.cpu_flags), "why": ver.why,
         },
-        "tolerances": allowed, "planned_bytes": low.planned_bytes,
+        "tolerances": allowed, "planned_bytes": low.planned_bytes, "evaluation": _evaluation(variant),
+    }  # fmt: skip
+
+
+def _evaluation(variant: Variant) -> Json | None:
+    """What data showed of the file: nothing that was timed, so that the same inputs give the same bytes."""
+    found = variant.guarded.evaluation if variant.guarded else None
+    if found is None or not found.samples:
+        return None
+    score = found.score
+    finite = score is not None and all(map(math.isfinite, (score.original, score.value, score.drop)))
+    return {
+        "data": found.data, "where": found.where, "samples": found.samples,
+        "score": asdict(score) if score is not None and finite else None,
+        "top1": found.top1, "top5": found.top5, "rows": found.rows, "flipped": found.flipped,
+        "outputs": [o.to_json() for o in found.outputs],
     }  # fmt: skip
 
 

@@ -285,7 +285,7 @@ def _crashed(plan: VariantPlan, crash: WorkerCrashed) -> EdgeError:
         why = f"The native code of {plan.runtime} ended with {crash.signal or 'an error'}."
         fix = "Try another --runtime or --backend portable, and report the model."
     return UnsupportedError(
-        "runtime_crashed", f"{plan.id}: {crash}.", why=why, fix=fix, details={"log": crash.log[-2000:]}
+        "runtime_crashed", f"{plan.id}: {crash}.", why=why, fix=fix, details={"log": crash.log}
     )  # fmt: skip
 
 
@@ -293,5 +293,5 @@ def _import_crashed(model: str, crash: WorkerCrashed) -> EdgeError:
     why = "Memory ran out." if crash.signal == "SIGKILL" else "The model's code or a native library crashed."
     return UnsupportedError(
         "import_crashed", f"Importing {model} failed: {crash}.", why=why,
-        fix="Check that the model runs in plain PyTorch on this machine.", details={"log": crash.log[-2000:]},
+        fix="Check that the model runs in plain PyTorch on this machine.", details={"log": crash.log},
     )  # fmt: skip

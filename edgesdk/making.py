@@ -162,7 +162,7 @@ def package_document(job: Job, builder: Builder, imported: Imported, variants: S
             step: round(builder.timings.get(step, 0.0), 3) for step in ("import", "lower", "verify", "bundle", "total")
         },
         "cache": {"hits": 0, "misses": 0},
-        "warnings": [w.to_json() for w in _warnings(builder, imported, variants)],
+        "warnings": _warnings(builder, imported, variants),
         "source": {**imported.model["source"], "git_commit": job.located.source.git_commit},
         "signature": imported.model["signature"],
         "preprocess": imported.model["preprocess"],
@@ -185,17 +185,32 @@ def _version() -> str:
     return __version__
 
 
-def _warnings(builder: Builder, imported: Imported, variants: Sequence[Variant]) -> list[Warn]:
+def _warnings(builder: Builder, imported: Imported, variants: Sequence[Variant]) -> list[Json]:
+    """Those about the model, the data, then the files; each once."""
     samples = builder.samples.warnings if builder.samples else ()
-    found = [*imported.warnings, *samples, *(w for v in variants for w in v.warnings)]
-    found += [
-        Warn("not_verified", f"{v.lowered.id}: {v.verification.why}")
-        for v in variants
-        if v.verification.verified == "not_run"
-    ]
+    found = [w.to_json() for w in dict.fromkeys((*imported.warnings, *samples))]
+    found += _about_files(variants)
     if all(v.lowered.quantization == "none" for v in variants) and not builder.samples:
-        found.append(_int8_hint(imported))
-    return list(dict.fromkeys(found))
+        found.append(_int8_hint(imported).to_json())
+    return found
+
+
+def _about_files(variants: Sequence[Variant]) -> list[Json]:
+    """What the making of a file said, with the files that it was said of: int8 and float16 files warn alike."""
+    ids: dict[Warn, list[str]] = {}
+    for v in variants:
+        unproven = v.verification.verified == "not_run"
+        more = (Warn("not_verified", str(v.verification.why)),) if unproven else ()
+        for warn in dict.fromkeys((*v.warnings, *more)):
+            ids.setdefault(warn, []).append(v.lowered.id)
+    return [
+        {"code": warn.code, "message": _named(warn.message, of), "variants": of}
+        for warn, of in ids.items()
+    ]  # fmt: skip
+
+
+def _named(message: str, ids: Sequence[str]) -> str:
+    return message if message.startswith(tuple(ids)) else f"{', '.join(ids)}: {message}"
 
 
 def _int8_hint(imported: Imported) -> Warn:

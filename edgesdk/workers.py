@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -117,10 +118,29 @@ class Worker:
                 self._process.stdin.close()
         os.close(self._answers)
 
-    def _tail(self, size: int = 4000) -> str:
+    def _tail(self, size: int = 65536) -> str:
         with self.log.open("rb") as file:
             file.seek(max(0, self.log.stat().st_size - size))
-            return file.read().decode(errors="replace")
+            return last_words(file.read().decode(errors="replace"))
+
+
+_FAULT = re.compile(r"^(Fatal Python error: |Current thread 0x|Thread 0x)", re.MULTILINE)
+_SHOWN = 2000
+"""Characters of either part of a crash's log."""
+
+
+def last_words(log: str) -> str:
+    """A dead worker's stderr, with a heading over each part: what libraries printed, and Python's own list of frames.
+
+    Neither is a message of edgesdk, and the frames are those of whatever ran, often our own.
+    """
+    fault = _FAULT.search(log)
+    printed, frames = (log[: fault.start()], log[fault.start() :]) if fault else (log, "")
+    parts = [
+        ("Printed by libraries before the crash", printed.strip()[-_SHOWN:]),
+        ("Python's fault handler: where the process was when it crashed", frames.strip()[:_SHOWN]),
+    ]
+    return "\n\n".join(f"--- {heading} ---\n{text}" for heading, text in parts if text)
 
 
 def _environment(folder: Path) -> dict[str, str]:

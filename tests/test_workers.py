@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from edgesdk.errors import InputError
-from edgesdk.workers import Pool, WorkerBug, WorkerCrashed
+from edgesdk.workers import Pool, WorkerBug, WorkerCrashed, last_words
 
 HERE = "tests.test_workers"
 
@@ -30,6 +30,11 @@ def refuse(args: dict[str, Any], report: Any) -> dict[str, Any]:
 
 def bug(args: dict[str, Any], report: Any) -> dict[str, Any]:
     raise KeyError("surprise")
+
+
+def crash_loudly(args: dict[str, Any], report: Any) -> dict[str, Any]:
+    os.write(2, b"E: kernel gave up\n")
+    os.abort()
 
 
 def crash(args: dict[str, Any], report: Any) -> dict[str, Any]:
@@ -148,3 +153,14 @@ def test_a_job_that_forks_is_answered_once_by_the_worker_itself(pool: Pool) -> N
 def test_an_exception_that_is_no_exception_is_a_bug_with_its_traceback_and_no_crash(pool: Pool) -> None:
     with pytest.raises(WorkerBug, match="Stop: enough"):
         _run(pool, "stop", on=1)
+
+
+def test_the_log_of_a_crash_tells_libraries_from_python_s_fault_handler(pool: Pool) -> None:
+    with pytest.raises(WorkerCrashed) as caught:
+        _run(pool, "crash_loudly", on=1)
+    printed, frames = caught.value.log.split("--- Python's fault handler")
+    assert printed.startswith("--- Printed by libraries before the crash ---\nE: kernel gave up")
+    assert "Fatal Python error" not in printed
+    assert "Fatal Python error: Aborted" in frames and "crash_loudly" in frames
+    assert last_words("only words") == "--- Printed by libraries before the crash ---\nonly words"
+    assert last_words("") == ""

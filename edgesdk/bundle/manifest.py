@@ -115,6 +115,34 @@ class FidelityPart(_Part):
     why: Text | None = None
 
 
+class ScorePart(_Part):
+    """A task metric of the original and of the file on the same samples. ``drop``: points lost, per cent for errors."""
+
+    name: Annotated[Text, StringConstraints(min_length=1)]
+    original: Real
+    value: Real
+    drop: Real
+    samples: Size
+
+
+class EvaluationPart(_Part):
+    """What running the file on data showed, on the machine that built it.
+
+    ``data`` is ``evaluation``, ``calibration`` or ``made up``; ``top1`` and ``top5`` are shares of ``rows`` predictions whose
+    best class is the original's, and is among the original's best five.
+    """
+
+    data: Text
+    where: Text = ""
+    samples: Size = 0
+    score: ScorePart | None = None
+    top1: Share | None = None
+    top5: Share | None = None
+    rows: Bytes = 0
+    flipped: Bytes = 0
+    outputs: tuple[Fidelity, ...] = ()
+
+
 class Variant(_Part):
     """One file for one engine. ``sha256`` and ``size`` are filled in by ``bundle.write``.
 
@@ -126,6 +154,7 @@ class Variant(_Part):
         tolerances: largest absolute error on the golden vectors, by output.
         planned_bytes: activation memory planned ahead of time.
         dim_order: per input, the order of dimensions in memory: ``[0, 1, 2, 3]`` is contiguous NCHW. Empty: contiguous.
+        evaluation: left out when the file was not judged on data.
     """
 
     id: Word
@@ -145,6 +174,14 @@ class Variant(_Part):
     tolerances: dict[TensorName, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     planned_bytes: Bytes | None = None
     dim_order: tuple[Annotated[tuple[Size, ...], Field(max_length=MAX_RANK)], ...] = ()
+    evaluation: EvaluationPart | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = handler(self)
+        if self.evaluation is None:
+            document.pop("evaluation", None)
+        return document
 
 
 class GoldenTensor(_Part):
@@ -227,6 +264,16 @@ class Manifest(_Part):
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         return self.spec.outputs
+
+    def bytes_by_part(self) -> dict[str, int]:
+        """Sizes of the entries: ``models`` (with external data) and ``golden``; the manifest and padding come on top."""
+        sizes = {file.name: file.size for file in self.files}
+        models = {name for v in self.variants for name in (v.file, *v.extra_files)}
+        golden = {tensor.file for call in self.golden for tensor in (*call.inputs, *call.outputs)}
+        return {
+            "models": sum(sizes.get(name, 0) for name in models),
+            "golden": sum(sizes.get(name, 0) for name in golden - models),
+        }
 
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True)

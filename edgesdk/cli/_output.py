@@ -106,6 +106,13 @@ def size(count: int) -> str:
     return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
 
 
+def percent(share: float) -> str:
+    """``96 %``; never rounded to all or nothing."""
+    if 0.995 <= share < 1 or 0 < share < 0.01:
+        return "> 99 %" if share > 0.5 else "< 1 %"
+    return f"{100 * share:.0f} %"
+
+
 def count(number: int | None) -> str:
     """A number for people: ``3.5 M``."""
     if number is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,10 +103,18 @@ def show(console: Console, name: str, document: Mapping[str, Any], verbose: bool
         console.print(table(("operator", "times"), [(name, str(n)) for name, n in shown], right=(1,)))
         if len(shown) < len(operators):
             line(f"  and {len(operators) - len(shown)} more (--verbose shows all)")
+    _judged(line, document)
     if document["runtimes"]:
         console.print()
         rows = [(name, r["status"], r.get("why") or "", r.get("fix") or "") for name, r in document["runtimes"].items()]
         console.print(table(("runtime", "takes it", "why", "what to do"), rows))
+
+
+def _judged(line: Callable[[str], None], document: Mapping[str, Any]) -> None:
+    """The files of a bundle, with what data showed of them."""
+    for sentence in document["summary"] if document["format"] == "edge" else ():
+        if sentence.startswith("It holds "):
+            line(f"  {sentence.removeprefix('It holds ')}")
 
 
 def _spec(spec: Mapping[str, Any]) -> str:

@@ -262,7 +262,24 @@ def _python(path: Path, member: str) -> DataSource:
     if not re.fullmatch(r"[A-Za-z_][\w.]*", member):
         return _text(path)  # raises: which dataset isn't said
     with open_file(path):
-        return DataSource("python", path, member)
+        pass
+    from edgesdk.importing._defined import may_define
+
+    if not may_define(path, member, f"{path}:{member}"):
+        raise none_such(path, member)
+    return DataSource("python", path, member)
+
+
+def none_such(path: Path, member: str) -> InputError:
+    """``no_dataset``: the file has no such name; the fix names one that it has."""
+    from edgesdk.importing._locate import factories_in
+
+    offered = factories_in(path)
+    return InputError(
+        "no_dataset", f"{path} has no '{member}'.",
+        why=f"It defines {', '.join(offered[:8])}." if offered else "It defines no function or class.",
+        fix=f"Write {path}:{offered[0] if offered else 'DATASET'}",
+    )  # fmt: skip
 
 
 def _missing(path: Path) -> InputError:

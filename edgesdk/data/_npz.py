@@ -18,8 +18,26 @@ from edgesdk.errors import InputError
 
 LABEL = "label"
 _LIKE_LABEL = frozenset(
-    "labels class classes target targets y y_true gt truth ground_truth category answer answers annotation class_id "
-    "label_id lable lables".split()
+    [
+        "labels",
+        "class",
+        "classes",
+        "target",
+        "targets",
+        "y",
+        "y_true",
+        "gt",
+        "truth",
+        "ground_truth",
+        "category",
+        "answer",
+        "answers",
+        "annotation",
+        "class_id",
+        "label_id",
+        "lable",
+        "lables",
+    ]
 )
 
 

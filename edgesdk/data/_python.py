@@ -13,6 +13,7 @@ import numpy as np
 from edgesdk.artifacts import TensorSpec
 from edgesdk.data._facts import ModelFacts
 from edgesdk.data._files import cell_file, prepared
+from edgesdk.data._locate import none_such
 from edgesdk.data._npz import LABEL
 from edgesdk.data._readers import Reader, Row
 from edgesdk.errors import InputError
@@ -39,7 +40,7 @@ class PythonReader(Reader):
         found: Any = load_file(self._file, self._shown)
         for part in member.split("."):
             if not hasattr(found, part):
-                raise self._none_such(member)
+                raise none_such(self._file, member)
             found = getattr(found, part)
         if isinstance(found, type) or (callable(found) and not _is_data(found)):
             found = found()
@@ -53,16 +54,6 @@ class PythonReader(Reader):
                 fix="Return a list, a generator, or a torch Dataset.",
             )  # fmt: skip
         return found
-
-    def _none_such(self, member: str) -> InputError:
-        from edgesdk.importing._locate import factories_in
-
-        offered = factories_in(self._file)
-        return InputError(
-            "no_dataset", f"{self._file} has no '{member}'.",
-            why=f"It defines {', '.join(offered[:8])}." if offered else "It defines no function or class.",
-            fix=f"Write {self._file}:{offered[0] if offered else 'DATASET'}",
-        )  # fmt: skip
 
     def rows(self, chosen: Sequence[int] | None) -> Generator[Row, None, None]:
         with self._running():

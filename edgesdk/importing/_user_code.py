@@ -36,7 +36,7 @@ def build(file: Path | None, package: str, factory: str) -> nn.Module:
     """
     shown = f"{file or package}:{factory}"
     with environment(file):
-        module = _guarded(lambda: _load(file) if file else importlib.import_module(package), shown, file)
+        module = guarded(lambda: _load(file) if file else importlib.import_module(package), shown, file)
         found = _find(module, factory, file, shown)
         return _call(found, shown, file)
 
@@ -55,7 +55,7 @@ def _call(found: Any, shown: str, file: Path | None) -> nn.Module:
     _check_arguments(found, shown)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        made = _guarded(found, shown, file)
+        made = guarded(found, shown, file)
     if isinstance(made, nn.Module):
         return made
     hint = " It makes a class; call it." if isinstance(made, type) else ""
@@ -140,7 +140,7 @@ def load_file(file: Path, shown: str) -> types.ModuleType:
     Raises:
         InputError: its code raises.
     """
-    module: types.ModuleType = _guarded(lambda: _load(file), shown, file)
+    module: types.ModuleType = guarded(lambda: _load(file), shown, file)
     return module
 
 
@@ -185,7 +185,7 @@ def _forget_siblings(folder: str) -> None:
             del sys.modules[name]
 
 
-def _guarded(action: Callable[[], Any], shown: str, file: Path | None) -> Any:
+def guarded(action: Callable[[], Any], shown: str, file: Path | None) -> Any:
     """Run the user's code; what it raises becomes an InputError with the line of *their* file."""
     try:
         return action()

@@ -202,6 +202,7 @@ def _edge(located: Located, options: ImportOptions) -> Inspection:
             {
                 "id": v.id, "runtime": v.runtime, "backend": v.backend, "file": v.file, "bytes": v.size,
                 "delegated_fraction": v.delegated_fraction, "planned_bytes": v.planned_bytes,
+                "evaluation": v.evaluation.model_dump(mode="json") if v.evaluation else None,
             }
             for v in manifest.variants
         ]  # fmt: skip

@@ -81,11 +81,26 @@ def _special(details: Any) -> Iterator[str]:
     if details.get("class"):
         yield f"It is a {details['class']}."
     for variant in details.get("variants", ()):
-        yield f"It holds {variant['id']}: {variant['file']}, {in_words(variant['bytes'] or 0)} bytes."
+        yield f"It holds {variant['id']}: {variant['file']}, {in_words(variant['bytes'] or 0)} bytes{_judged(variant)}."
     if "signature" in details:
         yield {"valid": "Its signature is intact.", "absent": "It isn't signed."}.get(
             details["signature"], f"Its signature is {details['signature']}."
         )
+
+
+def _judged(variant: Any) -> str:
+    """``; top1 90.56 → 90.45, the original's first answer for 99.1 %, 24.3 dB (1000 samples of evaluation data, x86_64 host)``"""
+    found = variant.get("evaluation")
+    if not found:
+        return ""
+    score, noise = found["score"], [o["snr_db"] for o in found["outputs"] if o["snr_db"] is not None]
+    told = [
+        f"{score['name']} {score['original']:.4g} → {score['value']:.4g}" if score else "",
+        f"the original's first answer for {100 * found['top1']:.1f} %" if found["top1"] is not None else "",
+        f"{min(noise):.1f} dB" if noise else "no error",
+    ]
+    data = "made-up inputs" if found["data"] == "made up" else f"samples of {found['data']} data"
+    return f"; {', '.join(filter(None, told))} ({found['samples']} {data}, {found['where']})"
 
 
 def in_words(number: int) -> str:

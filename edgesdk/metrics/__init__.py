@@ -54,14 +54,21 @@ def check_name(text: str) -> None:
 
     Raises:
         UsageError: no such metric.
-        InputError: the file of ``file.py:metric`` doesn't exist.
+        InputError: the file of ``file.py:metric`` doesn't exist, is no Python, or defines no such name.
     """
     head, colon, member = text.rpartition(":")
     if colon and head.endswith(".py") and member:
-        if not Path(head).expanduser().is_file():
+        file = Path(head).expanduser()
+        if not file.is_file():
             raise InputError(
                 "missing_file", f"{head} doesn't exist.", why="--metric names a function in it.", fix="Check the path."
             )
+        from edgesdk.importing._defined import may_define
+
+        if not may_define(file, member, f"{file}:{member}"):
+            from edgesdk.metrics._user import none_such
+
+            raise none_such(file, member)
         return
     if text not in metrics():
         raise UsageError(

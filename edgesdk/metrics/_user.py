@@ -67,7 +67,7 @@ class UserMetric(Metric):
         found: Any = load_file(self._file, self._shown)
         for part in self._member.split("."):
             if not hasattr(found, part):
-                raise _none_such(self._file, self._member)
+                raise none_such(self._file, self._member)
             found = getattr(found, part)
         return found
 
@@ -140,7 +140,7 @@ class UserMetric(Metric):
             ) from exc  # fmt: skip
 
 
-def _none_such(path: Path, member: str) -> InputError:
+def none_such(path: Path, member: str) -> InputError:
     from edgesdk.importing._locate import factories_in
 
     offered = factories_in(path)

@@ -50,19 +50,36 @@ def package(document: Document) -> Document:
         "labels": len(document.get("labels") or ()) or None,
         "bundle_bytes": None,
         "payload_bytes": sum(f.get("size") or 0 for f in files) or None,
+        "bundle_parts": _parts(document, {str(f.get("name")): f.get("size") or 0 for f in files}),
     }
+
+
+def _parts(manifest: Document, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Bytes of the entries by what they are; the manifest's own and the padding it doesn't know."""
+    models = {name for v in manifest.get("variants") or () for name in (v.get("file"), *(v.get("extra_files") or ()))}
+    golden = {
+        t.get("file")
+        for call in manifest.get("golden") or ()
+        for side in ("inputs", "outputs")
+        for t in call.get(side) or ()
+    }
+    found = {"models": models, "golden": golden - models}
+    return {name: sum(sizes.get(str(entry), 0) for entry in entries) for name, entries in found.items()}
 
 
 def _variant(part: Mapping[str, Any]) -> dict[str, Any]:
     fidelity: Mapping[str, Any] = part.get("fidelity") or {}
     outputs: Sequence[Mapping[str, Any]] = fidelity.get("outputs") or ()
     agreed = [o["top1_agreement"] for o in outputs if o.get("top1_agreement") is not None]
+    found: Mapping[str, Any] = part.get("evaluation") or {}
     return {
         **part,
         "bytes": part.get("size"),
         "outputs": outputs,
-        "top1_agreement": min(agreed) if agreed else None,
+        "top1_agreement": found["top1"] if found.get("top1") is not None else min(agreed, default=None),
+        "metric": found.get("score"),
         "details": {
+            "guard": {"evaluation": found, "brief": True} if found else None,
             "min_runtime": (part.get("runtime_version") or {}).get("min"),
             "abis": part.get("abis") or (),
             "planned_bytes": part.get("planned_bytes"),

@@ -174,6 +174,17 @@ def _place(where: str) -> str:
     return where or "the machine that built it"
 
 
+def agreement(variant: Json) -> str:
+    """``99.1 % same first answers, 24.3 dB``: the figures beside a metric, from the same data; empty when there are none."""
+    found = evaluation(variant)
+    top1 = number(found.get("top1"))
+    parts = [
+        f"{_words.percent(top1)} same first answers" if top1 is not None and score(found) else "",
+        noise(found) if found.get("outputs") else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
 def verdict(variant: Json) -> tuple[Tone, str, str] | None:
     """(tone, headline, explanation) from real data, which say more than noise does; None when there are none."""
     found = evaluation(variant)

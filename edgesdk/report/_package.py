@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgesdk.report import _comparison, _documents, _judged, _preparing, _quantized, _words
+from edgesdk.report import _comparison, _documents, _judged, _leftovers, _parts, _preparing, _quantized, _words
 from edgesdk.report._base import Document, Fact, Tone
 
 # Of all CPU features those that decide which kernels an engine picks, and with it int8 results (PITFALLS Q-22).
@@ -76,7 +76,8 @@ class VariantView:
     delegation: str
     rung: str
     rung_words: str
-    leftovers: tuple[tuple[str, int], ...]
+    leftovers: tuple[tuple[str, int, str], ...]
+    outside: str
     checks: tuple[Fact, ...]
     quantized: _quantized.QuantizedView | None
 
@@ -100,6 +101,7 @@ class PackageView:
     variants: tuple[VariantView, ...]
     comparison: _comparison.Comparison | None
     original_bytes: int | None
+    parts: _parts.Parts | None
     warnings: tuple[tuple[str, str], ...]
     timings: tuple[tuple[str, float], ...]
     total_s: float | None
@@ -134,6 +136,7 @@ def view(document: Document) -> PackageView:
         variants=variants,
         comparison=_comparison.view(found.get("variants") or (), [(v.tone, v.head) for v in variants], original),
         original_bytes=original,
+        parts=_parts.view(found),
         warnings=_warnings(found, variants),
         timings=tuple((name, float(value)) for name, value in timings.items() if name != "total" and value),
         total_s=timings.get("total"),
@@ -178,10 +181,14 @@ def _variant(variant: Mapping[str, Any], original: int | None) -> VariantView:
         timed=bool(pace and pace.ratio),
         slower=bool(pace and pace.slower),
         delegated=variant.get("delegated_fraction"),
-        delegation=_words.delegation(variant),
+        delegation=_leftovers.sentence(variant),
         rung=str(variant.get("rung") or ""),
         rung_words=_words.rung(variant.get("rung")),
-        leftovers=tuple(sorted(leftovers.items(), key=lambda item: (-item[1], item[0]))),
+        leftovers=tuple(
+            (name, times, "only reshapes or copies" if _leftovers.moves(name) else "computes")
+            for name, times in sorted(leftovers.items(), key=lambda item: (-item[1], item[0]))
+        ),
+        outside=_words.backend(variant.get("backend")),
         checks=_checks(variant, details),
         quantized=_quantized.view(variant),
     )
@@ -339,7 +346,7 @@ def _tiles(found: Document, variants: Sequence[VariantView], original: int | Non
         tiles.append(Fact(lowest.title, lowest.value, f"the original has {lowest.original}"))
     shares = [v.delegated for v in variants if v.delegated is not None]
     if shares:
-        tiles.append(Fact("Accelerated", _words.percent(min(shares)), "of the arithmetic"))
+        tiles.append(Fact("Accelerated", _words.percent(min(shares)), "of the multiplications"))
     if found.get("parameters"):
         tiles.append(Fact("Parameters", _words.count(found["parameters"]), "numbers it has learned"))
     if found.get("macs"):

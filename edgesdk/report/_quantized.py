@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgesdk.report import _judged, _words
+from edgesdk.report import _arithmetic, _judged, _words
 from edgesdk.report._base import Fact, Tone
 from edgesdk.report._judged import decibels, number
 
@@ -343,13 +343,6 @@ def _place(found: Json, where: str) -> PlaceRow:
     )
 
 
-_HIDES = (
-    "x86 hides two things. Some of its kernels (AVX2 without VNNI) add products of uint8 and int8 in 16 bits and cut what is "
-    "larger (u8s8 saturation), which phones don't; and rounding differs. A phone can do better or worse than these figures."
-)
-_VNNI = ("avx512_vnni", "avx_vnni", "avxvnni", "amx_int8")
-
-
 def _places(variant: Json, guard: Json, found: Json) -> tuple[tuple[PlaceRow, ...], str]:
     """This machine's figures beside emulated arm64's, or one sentence on why there are none and what that hides."""
     arm64: Json = guard.get("arm64") or {}
@@ -369,13 +362,11 @@ def _places(variant: Json, guard: Json, found: Json) -> tuple[tuple[PlaceRow, ..
     where = str(found.get("where") or "")
     if where.startswith(("arm64", "aarch64")):
         return (), "These figures come from an arm64 machine, whose arithmetic is that of phones."
+    judged = f"only on {f'the {where}' if where else 'this machine'}"
     reason = str(guard.get("arm64_why") or "It was not run on emulated arm64.")
-    flags = (variant.get("details") or {}).get("cpu_flags") or ()
-    vnni = " This CPU has VNNI, whose kernels add in 32 bits as phones do." if set(_VNNI) & set(flags) else ""
-    return (
-        (),
-        f"Not judged on a phone's arithmetic, only on {f'the {where}' if where else 'this machine'}. {reason} {_HIDES}{vnni}",
-    )
+    if guard.get("brief"):  # a bundle's manifest: what else was tried stands in the package's report
+        return (), f"These figures come from the {where or 'machine that built it'}. {_arithmetic.hides(variant)}"
+    return (), f"Not judged on a phone's arithmetic, {judged}. {reason} {_arithmetic.hides(variant)}"
 
 
 def _stages(details: Json, guard: Json) -> tuple[StageRow, ...]:

@@ -119,8 +119,11 @@ def shape(dims: Sequence[int | str] | None) -> str:
 def runtime(variant: Mapping[str, Any]) -> str:
     """``ExecuTorch with XNNPACK``."""
     name = _RUNTIMES.get(variant.get("runtime", ""), str(variant.get("runtime", "?")))
-    backend = variant.get("backend")
-    return f"{name} with {_BACKENDS.get(backend, backend)}" if backend else name
+    return f"{name} with {backend(variant['backend'])}" if variant.get("backend") else name
+
+
+def backend(word: str | None) -> str:
+    return _BACKENDS.get(word or "", str(word or "a delegate"))
 
 
 def quantization(word: str | None) -> str:
@@ -158,18 +161,3 @@ def fidelity(variant: Mapping[str, Any]) -> tuple[str, str]:
     if snr is None:
         return "verified", "ran on its engine"
     return next((head, tail) for limit, head, tail in _SNR_WORDS if snr >= limit)
-
-
-def delegation(variant: Mapping[str, Any]) -> str:
-    """One sentence on what runs in the accelerated back end; empty for runtimes without delegates."""
-    share = variant.get("delegated_fraction")
-    if share is None:
-        return ""
-    backend = _BACKENDS.get(variant.get("backend") or "", str(variant.get("backend") or "a delegate"))
-    if share == 1:
-        return f"all of the arithmetic runs in {backend}"
-    if share == 0:
-        return (
-            f"none of the arithmetic runs in {backend}" if variant.get("backend") != "portable" else "portable kernels"
-        )
-    return f"{percent(share)} of the arithmetic runs in {backend}"

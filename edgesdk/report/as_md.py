@@ -43,10 +43,19 @@ def _packaged(p: _package.PackageView) -> list[str]:
         ],
     )
     lines += _quantized_md.comparison(p.comparison) if p.comparison else []
+    if p.parts:
+        rows = [(_text(part.name), part.size, part.share) for part in p.parts.rows]
+        lines += [
+            "## What the bundle is made of",
+            "",
+            *_table(("Part", "Size", "Share"), rows),
+            _text(p.parts.words),
+            "",
+        ]
     for v in p.variants:
         if v.leftovers:
-            told = ", ".join(f"{_code(name)} × {times}" for name, times in v.leftovers)
-            lines += [f"Outside the accelerated part of {_code(v.id)}: {told}.", ""]
+            told = ", ".join(f"{_code(name)} × {times}" for name, times, _ in v.leftovers)
+            lines += [f"{_code(v.id)}: {_text(v.delegation)}. Outside {_text(v.outside)}: {told}.", ""]
     for v in p.variants:
         lines += _quantized_md.details(v.id, v.quantized) if v.quantized else []
     tensors = [("in", t) for t in p.inputs] + [("out", t) for t in p.outputs]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgesdk.errors import UnsupportedError
-from edgesdk.report import _words
+from edgesdk.report import _judged, _leftovers, _words
 from edgesdk.targets import _lite, _names
 from edgesdk.targets._base import Emission
 
@@ -96,15 +96,20 @@ def _signed(bundle: Path) -> bool:
 
 
 def _row(variant: Mapping[str, Any]) -> Row:
-    head, tail = _words.fidelity(variant)
-    snr = _words.worst_snr(variant)
-    figures = f" ({_words.decibels(snr)})" if snr is not None else ""
+    judged = _judged.verdict(variant)
+    if judged:  # what data showed says more than the noise on a few samples
+        _, head, tail = judged
+        figures = f" ({_judged.agreement(variant)})" if _judged.agreement(variant) else ""
+    else:
+        head, tail = _words.fidelity(variant)
+        snr = _words.worst_snr(variant)
+        figures = f" ({_words.decibels(snr)})" if snr is not None else ""
     return Row(
         id=str(variant["id"]),
         runtime=f"{_words.runtime(variant)}, {_words.quantization(variant.get('quantization'))}",
         size=_words.size(variant.get("bytes")),
         fidelity=f"{head}{figures}: {tail}",
-        delegation=_words.delegation(variant) or "does not apply",
+        delegation=_leftovers.sentence(variant) or "does not apply",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -199,3 +200,37 @@ def test_report_refuses_what_is_no_document(tmp_path: Path) -> None:
         assert (ran.code, ran.document["exit"]) == (3, 3), name
         assert not (tmp_path / "r.html").exists()
     assert run(tmp_path, "report", "gone.json", "-o", "r.html").code == 3
+
+
+def test_report_of_a_folder_without_one_names_a_command_that_works(tmp_path: Path) -> None:
+    document = {"schema": "edgesdk.package/1", "name": "net", "variants": []}
+    (tmp_path / "a1" / "my net-linux").mkdir(parents=True)
+    empty = run(tmp_path, "report", "a1/my net-linux", "-o", "r.html", "--json").document
+    assert (empty["code"], empty["exit"]) == ("no_report", 3)
+    assert "edgesdk package MODEL --target android" in empty["fix"]
+    (tmp_path / "a1" / "my net-linux" / "report.json").write_text(json.dumps(document))
+    said = run(tmp_path, "report", "a1", "-o", "r.html", "--json").document
+    assert said["code"] == "no_report"
+    command = shlex.split(said["fix"].partition("Name that: ")[2])
+    assert command[:2] == ["edgesdk", "report"]
+    assert run(tmp_path, *command[1:]).code == 0, command
+    assert (tmp_path / "report.html").is_file()
+    assert run(tmp_path, "report", "a2", "-o", "r.html", "--json").document["code"] == "report_missing"
+
+
+def test_what_people_see_of_a_package(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    variant = {
+        "id": "executorch-xnnpack-none", "bytes": 3_700, "outputs": [], "top1_agreement": None, "rung": "full", "verified": True,
+        "delegated_fraction": 1.0, "details": {"leftovers": {"aten::view_copy": 2}},
+    }  # fmt: skip
+    document = {
+        "name": "net", "version": "1", "target": "linux", "bundle": "net.edge", "bundle_bytes": 20_700, "output": "out",
+        "bundle_parts": {"models": 3_700, "golden": 12_000, "rest": 5_000}, "variants": [variant], "warnings": [],
+        "timings_s": dict.fromkeys(("import", "lower", "verify", "bundle", "total"), 0.0), "cache": {"hits": 1},
+    }  # fmt: skip
+    text.show_packages(Console(width=160), [document])
+    shown = capsys.readouterr().out
+    assert "100 %, 2 operators outside" in shown
+    assert "(20.7 kB: models 3.7 kB, golden vectors 12.0 kB, manifest and padding 5.0 kB)" in shown

@@ -163,7 +163,7 @@ def test_mistakes_are_told_with_the_place(file: Path, tmp_path: Path, member: st
 
 
 def test_code_that_fails_to_load_is_told_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("import os\nx = 1 / 0\n")
+    (tmp_path / "broken.py").write_text("import os\nx = 1 / 0\ndata = [x]\n")
     with pytest.raises(InputError, match="line 2") as caught:
         written(f"{tmp_path}/broken.py:data", facts(), tmp_path)
     assert caught.value.code == "user_code_failed"

@@ -305,12 +305,20 @@ def test_bundle(tmp_path: Path) -> None:
 
     manifest = copy.deepcopy(hostile.plain_manifest())
     manifest["variants"][0] |= {"id": "executorch-xnnpack-none", "runtime": "executorch", "backend": "xnnpack"}
+    score = {"name": "top1", "original": 90.56, "value": 90.45, "drop": 0.11, "samples": 2000}
+    manifest["variants"][0]["evaluation"] = {
+        "data": "evaluation", "where": "x86_64 host", "samples": 2000, "score": score, "top1": 0.991, "rows": 2000, "flipped": 18,
+        "outputs": [{"name": "y", "max_abs_error": 0.3, "snr_db": 24.04}],
+    }  # fmt: skip
     write(tmp_path / "model.bin", Manifest.from_json(manifest), hostile.FILES)
     doc = checked(inspect(tmp_path / "model.bin"))
     assert doc["format"] == "edge" and doc["inputs"][0]["shape"] == ["1..8", 3]
     assert status(doc) == {"executorch": "yes", "torchscript": "no", "onnx": "no"}
     assert doc["details"]["variants"][0]["bytes"] == len(hostile.MODEL)
     assert "It isn't signed." in doc["summary"]
+    assert doc["details"]["variants"][0]["evaluation"]["score"]["value"] == 90.45
+    words = "top1 90.56 → 90.45, the original's first answer for 99.1 %, 24.0 dB (2000 samples of evaluation data, x86_64 host)"
+    assert any(words in line for line in doc["summary"])
 
 
 def test_code_is_inspected_as_package_would_import_it(folder: Path) -> None:

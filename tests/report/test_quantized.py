@@ -17,6 +17,7 @@ import pytest
 from edgesdk import report
 from edgesdk.artifacts import Layer, LayerError, Lowered, OutputFidelity, VariantResult, Verification
 from edgesdk.evaluation import Evaluation, Flip, Guarded, Probe, Race, Score
+from edgesdk.report import _leftovers
 from tests.report.conftest import Json, package, variant
 from tests.report.quantized_document import STAGES, document, errors, evaluation, guard, layers, output, quantized, race
 from tests.report.test_html import HOSTILE, Page, page
@@ -134,16 +135,94 @@ def test_pitfall_q_22_without_arm64_the_page_says_what_x86_hides() -> None:
     for expected in (
         "only on the x86_64 host",
         "qemu-aarch64 is not installed.",
-        "u8s8 saturation",
         "CPU features avx2 fma",
     ):
         assert expected in text, expected
-    assert "This CPU has VNNI" not in text
-    assert "This CPU has VNNI" in told(blind, details={"cpu_flags": ["avx2", "avx512_vnni"]})
-    assert "saturation" not in told()  # judged on arm64: nothing is hidden
+    assert "NEON" in text and "nothing saturates" in text
+    assert "NEON" not in told()  # judged on arm64: nothing is hidden
     own = guard(arm64=None, evaluation=evaluation(where="aarch64 host"))
     assert "whose arithmetic is that of phones" in told(own)
-    assert "saturation" not in page(package(variant())).text  # float32 has no such thing
+    assert "NEON" not in page(package(variant())).text  # float32 has no such thing
+
+
+VNNI, PLAIN = ["avx2", "avx512_vnni"], ["avx2", "fma"]
+
+
+@pytest.mark.parametrize(
+    ("id_", "flags", "says", "silent"),
+    [
+        ("executorch-xnnpack-static-int8", PLAIN, "All of them add in 32 bits", "16 bits"),
+        ("onnx-static-int8", VNNI, "This processor has VNNI and adds int8 products in 32 bits", "NEON"),
+        ("onnx-static-int8", PLAIN, "told to add exactly (session.x64quantprecision)", "NEON"),
+        ("onnx-dynamic-int8", PLAIN, "a phone answers better than these figures say", "told to add exactly"),
+        ("onnx-static-int8", [], "Which kernels were used isn't known", "has VNNI and"),
+        ("torchscript-static-int8", PLAIN, "QNNPACK, the engine of phones, computed here as well", "XNNPACK picks"),
+        ("onnx-weight-int8", PLAIN, "it computes in float", "16 bits"),
+        ("onnx-weight-int4", PLAIN, "it computes in float", "16 bits"),
+        ("executorch-xnnpack-weight-int4", PLAIN, "XNNPACK picks other int8 kernels", "computes in float"),
+        ("executorch-xnnpack-weight-int8", PLAIN, "it computes in float", "NEON"),
+    ],
+)
+def test_pitfall_q_22_each_engine_hides_something_else(id_: str, flags: list[str], says: str, silent: str) -> None:
+    blind = guard(arm64=None, arm64_why="Not set up.", host={"machine": "x86_64", "flags": flags})
+    runtime = id_.partition("-")[0]
+    scheme = "-".join(id_.rsplit("-", 2)[1:])
+    made = quantized(id_, blind, runtime=runtime, quantization=scheme, details={"cpu_flags": flags})
+    text = section(page(package(made)).text, "Not judged on a phone's arithmetic", "How it was made")
+    assert says in text and silent not in text
+
+
+def test_what_runs_outside_the_back_end_is_one_statement_with_numbers() -> None:
+    def words(share: float, leftovers: Json) -> str:
+        made = variant(delegated_fraction=share)
+        made["details"] = {**made["details"], "leftovers": leftovers}
+        document = package(made)
+        text = page(document).text
+        assert "all of the arithmetic" not in text.lower()
+        assert _leftovers.sentence(made) in html.unescape(report.render(document, "md")) or not leftovers
+        return _leftovers.sentence(made)
+
+    moved = {"aten::view_copy": 2, "dim_order_ops::_to_dim_order_copy": 1}
+    assert words(1.0, {}) == "all of the multiplications run in XNNPACK"
+    assert (
+        words(1.0, moved)
+        == "all of the multiplications run in XNNPACK; 3 operators run outside, all of which only reshape or copy"
+    )
+    mixed = words(0.9, {**moved, "aten::sort.values": 4})
+    assert mixed == "90 % of the work runs in XNNPACK; 7 operators run outside, 3 of which only reshape or copy"
+    assert words(1.0, {"aten::gelu": 1}) == "all of the multiplications run in XNNPACK; one operator runs outside"
+
+
+def test_the_bundle_s_bytes_are_split_into_what_they_are() -> None:
+    parts = {"models": 3_600, "golden": 12_400, "rest": 4_000}
+    document = package(bundle_bytes=20_000, bundle_parts=parts, golden=4)
+    for suffix in ("html", "md"):
+        text = page(document).text if suffix == "html" else report.render(document, "md")
+        for expected in ("Golden vectors", "12.4 kB", "62 %", "3.6 kB", "4 recorded calls", "larger than the model"):
+            assert expected in text, (suffix, expected)
+    assert "What the bundle is made of" not in page(package()).text  # an older document doesn't say
+    big = package(bundle_parts={"models": 9_000_000, "golden": 12_400, "rest": 4_000})
+    assert "larger than the model" not in page(big).text
+
+
+def test_a_bundle_s_manifest_tells_what_the_evaluation_showed() -> None:
+    found = {k: v for k, v in evaluation().items() if k not in ("flips", "lost")}
+    whole = quantized()
+    part = {k: whole[k] for k in ("id", "runtime", "backend", "quantization", "file", "sha256", "verified", "rung")}
+    document = {
+        "schema": "edgesdk.bundle/1", "name": "net", "version": "1.0.0", "files": [], "golden": [],
+        "variants": [{**part, "size": 1_640_000, "fidelity": {"outputs": [output(29.7)]}, "evaluation": found}],
+    }  # fmt: skip
+    text = page(document).text
+    for expected in (
+        "91.62 → 91.38",
+        "98.7 %",
+        "31.4 dB",
+        "10,000 samples of evaluation data",
+        "All of them add in 32 bits",
+    ):
+        assert expected in text, expected
+    assert "It was not run on emulated arm64" not in text  # the manifest doesn't know
 
 
 def test_times_are_never_shown_without_their_place() -> None:
@@ -343,7 +422,7 @@ def test_markdown_tells_the_same_as_the_page() -> None:
     for expected in (
         "| Original | 6.11 MB | 91.62 |", "91.38<br>0.24 points lower", "0.58 × float32 (95 % interval 0.55 to 0.62)",
         "`features.2.pointwise` (put back to float) | conv2d | 3.2 dB | 7.9 dB |", "18 more layers", "| 1 | 0.24 points lower |",
-        "Keep float32 unless size is the aim", "int8 86.1 % (1.51 MB)", "| converted | 91.31 | −0.24 |", "u8s8 saturation",
+        "Keep float32 unless size is the aim", "int8 86.1 % (1.51 MB)", "| converted | 91.31 | −0.24 |", "x64quantprecision",
         "images/00000.png | shirt | T-shirt/top | 0.021", "`executorch-xnnpack-qat-int8` | kept", "arm64 (emulated) | 64 |",
         "No kernel of this runtime takes an int8 embedding.",
     ):  # fmt: skip

@@ -274,3 +274,24 @@ def test_the_lines_for_today_are_java_with_every_import(emit: Emit, tmp_path: Pa
     files = ["App.java", *STUBS]
     ran = subprocess.run(["javac", "-d", "out", *files], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_readme_says_what_data_showed_not_what_a_few_samples_did(emit: Emit) -> None:
+    outputs = [{"name": "output", "max_abs_error": 0.4, "snr_db": 24.0}]
+    score = {"name": "top1", "original": 90.56, "value": 90.45, "drop": 0.11, "samples": 2000}
+    found = {
+        "samples": 2000,
+        "data": "evaluation",
+        "where": "x86_64 host",
+        "score": score,
+        "top1": 0.991,
+        "outputs": outputs,
+    }
+    judged = variant("onnx", None, quantization="static-int8", outputs=outputs)
+    judged["details"] = {**judged["details"], "guard": {"evaluation": found}}
+    text = (emit("android", judged) / "README.md").read_text(encoding="utf-8")
+    assert "90.56 → 90.45 on 2,000 samples of evaluation data" in text
+    assert "99.1 % same first answers" in text
+    assert "visible differences" not in text
+    judged["details"]["guard"] = {"evaluation": {**found, "data": "made up", "score": None}}
+    assert "visible differences" in (emit("android", judged) / "README.md").read_text(encoding="utf-8")

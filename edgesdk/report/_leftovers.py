@@ -1,0 +1,57 @@
+"""What runs in the accelerated back end and what beside it, in one sentence that agrees with the table below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from edgesdk.report import _words
+
+Json = Mapping[str, Any]
+
+# Operators that compute nothing: they give values another shape, place, order or type. Names without namespace, overload
+# and the ending "_copy", as ExecuTorch's edge dialect has them.
+_MOVES = frozenset(
+    re.findall(
+        r"\w+",
+        """alias arange as_strided cat chunk clone _clone_dim_order constant_pad_nd copy detach diagonal empty expand flip full
+        full_like gather index_select lift_fresh narrow permute pixel_shuffle pixel_unshuffle repeat roll scalar_tensor select
+        slice split split_with_sizes squeeze stack t _to _to_dim_order tile to transpose unbind unfold unsqueeze view
+        quantize_per_tensor dequantize_per_tensor quantize_per_channel dequantize_per_channel""",
+    )
+)
+
+
+def moves(name: str) -> bool:
+    """Whether an operator (``aten::view_copy``) only reshapes, copies or converts."""
+    plain = name.rpartition("::")[2].partition(".")[0]
+    return plain.removesuffix("_copy") in _MOVES or plain in _MOVES
+
+
+def sentence(variant: Json) -> str:
+    """``all of the multiplications run in XNNPACK; 3 operators run outside, all of which only reshape or copy``.
+
+    Empty for runtimes without delegates. The share counts multiplications (MACs), or operators in a model without any.
+    """
+    share = variant.get("delegated_fraction")
+    if share is None:
+        return ""
+    backend = _words.backend(variant.get("backend"))
+    if share == 0:
+        none = variant.get("backend") == "portable"
+        return "everything runs in portable kernels" if none else f"nothing runs in {backend}"
+    inside = "all of the multiplications run" if share == 1 else f"{_words.percent(share)} of the work runs"
+    left: Mapping[str, int] = (variant.get("details") or {}).get("leftovers") or {}
+    return f"{inside} in {backend}{_outside(left)}"
+
+
+def _outside(left: Mapping[str, int]) -> str:
+    total = sum(left.values())
+    if not total:
+        return ""
+    moving = sum(times for name, times in left.items() if moves(name))
+    if total == 1:
+        return "; one operator runs outside" + (", and only reshapes or copies" if moving else "")
+    which = "all of which" if moving == total else f"{moving} of which" if moving else "none of which"
+    return f"; {total} operators run outside" + (f", {which} only reshape or copy" if moving else "")
