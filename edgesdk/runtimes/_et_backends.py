@@ -106,9 +106,14 @@ def xnnpack_partitioner(
 
 def culprits(failure: BaseException) -> set[str]:
     """Names of the operators (``hardtanh.default``) that XNNPACK's code was looking at when it failed."""
+    return {_short(node.target) for node in suspects(failure)}
+
+
+def suspects(failure: BaseException) -> list[Any]:
+    """The node that XNNPACK's code was looking at when it failed; none when it was something else."""
     import torch
 
-    found: set[str] = set()
+    found: list[Any] = []
     seen: BaseException | None = failure
     while seen is not None:
         frame = seen.__traceback__
@@ -116,7 +121,7 @@ def culprits(failure: BaseException) -> set[str]:
             inside = "executorch/backends/xnnpack" in frame.tb_frame.f_code.co_filename.replace("\\", "/")
             node = frame.tb_frame.f_locals.get("node") if inside else None
             if isinstance(node, torch.fx.Node) and node.op == "call_function":
-                found = {_short(node.target)}  # the innermost frame is the last
+                found = [node]  # the innermost frame is the last
             frame = frame.tb_next
         seen = seen.__cause__ or seen.__context__
     return found

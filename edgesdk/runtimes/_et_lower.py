@@ -7,14 +7,16 @@ import copy
 import functools
 import logging
 import re
+import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Lowered, Model, Rung, Warn
 from edgesdk.errors import EdgeError, UnsupportedError
+from edgesdk.runtimes import _et_layers as layers
 from edgesdk.runtimes import _et_native as native
 from edgesdk.runtimes import _et_verifier
 from edgesdk.runtimes._base import LowerConfig
@@ -22,8 +24,8 @@ from edgesdk.runtimes._et_backends import DELEGATES, Attempt, attempts
 from edgesdk.runtimes._et_coverage import Coverage, cover
 from edgesdk.runtimes._et_kernels import refuse_missing_kernels
 from edgesdk.runtimes._et_patch import swapped
-from edgesdk.runtimes._et_prepare import prepare
-from edgesdk.runtimes._et_smoke import smoke
+from edgesdk.runtimes._et_prepare import Prepared, prepare
+from edgesdk.runtimes._et_smoke import SmokeError, smoke
 from edgesdk.runtimes._et_translate import lowering_failed, needs_lenient_check
 
 if TYPE_CHECKING:
@@ -35,24 +37,27 @@ MEMORY_BUDGET = 1 << 30
 WELL_DELEGATED = 0.9
 """Below this share of multiply-accumulates in the delegate the user is warned (pitfall E-11)."""
 
+_MOST_REFUSED = 3
+"""Times that layers which XNNPACK refuses are looked for; each costs a lowering and more."""
+
 NOTEWORTHY_PLAN = 64 << 20
 """Planned bytes of a dynamic model above which the user is told what the upper bounds cost."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """What one attempt made: the program to write, and the edge program it came from."""
+    """What one attempt made: the program to write, the edge program it came from, and why the first attempt failed."""
 
     program: Any
     edge: ExportedProgram
     attempt: Attempt
+    failure: Exception | None = None
 
 
 def lower(model: Model, config: LowerConfig, out: Path) -> Lowered:
     """Write ``out``; see ``EdgeRuntime.lower``."""
-    prepared = prepare(model, config)
     backend = config.backend or "xnnpack"
-    made = _climb_down(replace(model, program=prepared.program), prepared.program, Order(backend, config.rung, out))
+    prepared, made = _lowered(model, config, Order(backend, config.rung, out))
     coverage, planned = cover(made.edge), planned_bytes(made.program.executorch_program)
     return Lowered(
         runtime="executorch", backend=backend, quantization=config.quantization, path=out, rung=made.attempt.rung,
@@ -73,6 +78,73 @@ class Order:
     out: Path
 
 
+def _lowered(model: Model, config: LowerConfig, order: Order) -> tuple[Prepared, Made]:
+    """Quantized layers that XNNPACK doesn't take are found and left in float, one after the other."""
+    prepared = prepare(model, config)
+    made = _climb_down(replace(model, program=prepared.program), prepared.program, order)
+    if not prepared.layers or order.backend != "xnnpack" or order.rung != "full":
+        return prepared, made
+    refused: dict[str, str] = {}
+    for _ in range(_MOST_REFUSED):
+        more = _refused(model, config, prepared, made, refused)
+        if not more:
+            break
+        refused |= more
+        try:
+            again = prepare(model, config, refused)
+            better = _climb_down(replace(model, program=again.program), again.program, order)
+        except UnsupportedError as error:
+            if error.code != "nothing_quantized":
+                raise
+            return _with_note(prepared, refused), made
+        prepared, made = again, better
+    return prepared, made
+
+
+def _refused(
+    model: Model, config: LowerConfig, prepared: Prepared, made: Made, known: Mapping[str, str]
+) -> dict[str, str]:
+    """Layers, not known yet, that keep the file from the top of the ladder or stay outside the delegate."""
+    if made.failure is None:
+        found = layers.left_behind(made.edge, prepared.layers)
+    elif found := layers.blamed(made.failure, prepared.layers):
+        pass
+    elif isinstance(made.failure, SmokeError):
+
+        def works(refused: Mapping[str, str]) -> bool:
+            return _runs(model, config, {**known, **refused})
+
+        found = layers.search(prepared.layers, works, made.failure)
+    return {name: why for name, why in found.items() if name not in known}
+
+
+def _runs(model: Model, config: LowerConfig, refused: Mapping[str, str]) -> bool:
+    """Whether the file with these layers in float runs at the top of the ladder."""
+    try:
+        program = prepare(model, config, refused).program
+    except UnsupportedError as error:
+        if error.code != "nothing_quantized":
+            raise
+        return True  # float works, or another rung is the answer
+    attempt = next(iter(attempts(program, "xnnpack", "full")))
+    with tempfile.TemporaryDirectory(prefix="edgesdk-") as folder:
+        try:
+            made = _make(program, attempt)
+            check = functools.partial(_try, replace(model, program=program), made.edge, "xnnpack")
+            _write(made.program, Path(folder) / "trial.pte", check)
+        except Exception:  # whatever it is, the answer is no
+            return False
+    return True
+
+
+def _with_note(prepared: Prepared, refused: Mapping[str, str]) -> Prepared:
+    """Nothing would be left in int8: the file stays as it is, and the user knows."""
+    listed = "; ".join(f"{name}: {why}" for name, why in refused.items())
+    table = tuple(replace(x, why=refused.get(x.name, x.why)) for x in prepared.layers)
+    note = Warn("layers_not_taken", f"Stored in int8, computed in float by slower kernels: {listed}.")
+    return replace(prepared, notes=(*prepared.notes, note), layers=table)
+
+
 def _climb_down(model: Model, program: ExportedProgram, order: Order) -> Made:
     """The first attempt that gives a file which loads and runs.
 
@@ -85,7 +157,7 @@ def _climb_down(model: Model, program: ExportedProgram, order: Order) -> Made:
             made = _make(program, attempt)
             _check(made, model, order.backend)
             _write(made.program, order.out, functools.partial(_try, model, made.edge, order.backend))
-            return made
+            return replace(made, failure=first)
         except (EdgeError, OSError):
             raise
         except Exception as error:  # whatever a compiler raises, a slower file may still be possible

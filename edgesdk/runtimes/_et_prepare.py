@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,11 @@ class Prepared:
     layers: tuple[Layer, ...] = ()
 
 
-def prepare(model: Model, config: LowerConfig) -> Prepared:
+def prepare(model: Model, config: LowerConfig, refused: Mapping[str, str] | None = None) -> Prepared:
     """The program to lower; quantized when a scheme is asked for.
+
+    Args:
+        refused: layers that the back end turned out not to take in int8, with the reason; they stay float.
 
     Raises:
         UnsupportedError: there is no program, or ExecuTorch takes no such dtype or size.
@@ -44,7 +48,7 @@ def prepare(model: Model, config: LowerConfig) -> Prepared:
         return Prepared(program, tuple(notes))
     from edgesdk.quantize._pt2e import quantize
 
-    done = quantize(replace(model, program=program), config)
+    done = quantize(replace(model, program=program), config, refused)
     return Prepared(done.program, (*notes, *done.notes), done.layers)
 
 
@@ -56,11 +60,11 @@ def _checked(model: Model) -> tuple[ExportedProgram, list[Warn]]:
     return exact(_row_major(program)), notes
 
 
-def layer_errors(model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:
+def layer_errors(model: Model, config: LowerConfig, samples: int, alone: bool) -> tuple[LayerError, ...]:
     """See ``EdgeRuntime.layer_errors``: measured on the very program that ``prepare`` would quantize."""
     from edgesdk.quantize._pt2e import layer_errors as measured
 
-    return measured(replace(model, program=_checked(model)[0]), config, samples)
+    return measured(replace(model, program=_checked(model)[0]), config, samples, alone)
 
 
 def _program_of(model: Model) -> ExportedProgram:

@@ -54,7 +54,8 @@ def restore(model: ir.Model, program: ExportedProgram) -> None:
     """
     left = dict(_candidates(program))
     waiting = list(_unnamed(model, left))
-    for alike in (_equal, _same_direction, _maybe):  # one that merely looks alike must not take the name of an equal one
+    # One that merely looks alike must not take the name of an equal one.
+    for alike in (_equal, _same_direction, _maybe):
         for node, value in list(waiting):
             name = _match(node, value.const_value.numpy(), left, alike)
             if name is not None:

@@ -13,6 +13,7 @@ from edgesdk.quantize._pt2e import _graph as graphs
 from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
 from edgesdk.quantize._pt2e._fold import fold_weights, strip
 from edgesdk.quantize._pt2e._layers import float_islands, large_float_weights, layers_of, nothing_quantized
+from edgesdk.quantize._pt2e._marks import mark
 from edgesdk.quantize._pt2e._sites import CONVS, LINEAR, TRANSPOSED, short
 from edgesdk.quantize._pt2e._weights import embed, pack, without_unread
 from edgesdk.quantize._pt2e._widen import widen
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 SCHEMES = ("dynamic-int8", "qat-int8", "static-int8", "weight-int4", "weight-int8")
 """The schemes of ``edgesdk.quantize`` that this package carries out."""
+
+
+Reasons = Mapping[str, str]
+"""By layer, why it stays float."""
+_NONE: Reasons = {}
 
 
 @dataclass(frozen=True)
@@ -47,14 +53,18 @@ class Converted:
     notes: tuple[Warn, ...] = ()
 
 
-def quantize(model: Model, config: LowerConfig) -> Quantized:
+def quantize(model: Model, config: LowerConfig, refused: Reasons | None = None) -> Quantized:
     """Quantize ``model.program`` as ``config`` asks.
+
+    Args:
+        refused: layers that the back end turned out not to take in int8, with the reason.
 
     Raises:
         UnsupportedError: nothing can be quantized, or the back end has no such scheme.
         InputError: the calibration samples are missing, blank or all alike.
     """
-    made = convert(model, config)
+    made = convert(model, config, refused=refused or {})
+    mark(made.module, made.record.quantized)
     islands = float_islands(made.module) if config.quantization in ("static-int8", "qat-int8") else []
     layers = layers_of(made.record.sites, made.record.quantized, made.record.why, made.precisions)
     program: Any = model.program
@@ -65,16 +75,16 @@ def quantize(model: Model, config: LowerConfig) -> Quantized:
     return Quantized(graphs.exported(made.module, program), layers, notes)
 
 
-def convert(model: Model, config: LowerConfig, *, keep_weights: bool = False) -> Converted:
+def convert(model: Model, config: LowerConfig, *, keep_weights: bool = False, refused: Reasons = _NONE) -> Converted:
     """The quantized graph; see :func:`quantize`."""
     refuse_backend(config)
     if config.quantization.startswith("weight-"):
-        return convert_weights(model, config)
+        return convert_weights(model, config, refused)
     if config.quantization == "dynamic-int8":
-        return convert_dynamic(model, config, keep_weights=keep_weights)
+        return convert_dynamic(model, config, keep_weights=keep_weights, refused=refused)
     if config.quantization == "qat-int8":
-        return convert_tuned(model, config, keep_weights=keep_weights)
-    return convert_static(model, config, keep_weights=keep_weights)
+        return convert_tuned(model, config, keep_weights=keep_weights, refused=refused)
+    return convert_static(model, config, keep_weights=keep_weights, refused=refused)
 
 
 def refuse_backend(config: LowerConfig) -> None:
@@ -104,19 +114,25 @@ def wishes_of(config: LowerConfig) -> Wishes:
     return Wishes(per_channel=per_channel, observer=observer, keep=frozenset(config.keep_float))
 
 
-def convert_static(model: Model, config: LowerConfig, *, keep_weights: bool = False) -> Converted:
+def convert_static(
+    model: Model, config: LowerConfig, *, keep_weights: bool = False, refused: Reasons = _NONE
+) -> Converted:
     """Measure the ranges and write int8 into the graph."""
-    wishes = wishes_of(config)
+    wishes = replace(wishes_of(config), reasons=refused)
     with graphs.quiet():
         prepared, record = _calibrated(model, config, wishes)
-        unfit = {**calibrate.masked(prepared, record.quantized), **calibrate.unsound(prepared, record.quantized)}
-        if unfit:
+        unfit = {
+            **refused,
+            **calibrate.masked(prepared, record.quantized),
+            **calibrate.unsound(prepared, record.quantized),
+        }
+        if len(unfit) > len(refused):
             prepared, record = _calibrated(model, config, replace(wishes, reasons=unfit))
         calibrate.check_observers(prepared, record.quantized)
         calibrate.protect_biases(prepared, record.quantized)
-        refused = calibrate.refused(prepared, record.quantized)
-        if refused:
-            prepared, record = _calibrated(model, config, replace(wishes, reasons={**unfit, **refused}))
+        extreme = calibrate.refused(prepared, record.quantized)
+        if extreme:
+            prepared, record = _calibrated(model, config, replace(wishes, reasons={**unfit, **extreme}))
             calibrate.protect_biases(prepared, record.quantized)
         return _converted(prepared, record, keep_weights)
 
@@ -174,16 +190,18 @@ def _float_weights(prepared: GraphModule, record: Annotated) -> dict[str, Any]:
     return {s.node.name: values[s.node.args[1]] for s in record.quantized if s.weight is not None}  # type: ignore[index]
 
 
-def convert_tuned(model: Model, config: LowerConfig, *, keep_weights: bool = False) -> Converted:
+def convert_tuned(
+    model: Model, config: LowerConfig, *, keep_weights: bool = False, refused: Reasons = _NONE
+) -> Converted:
     """Train with simulated int8, and convert with the trained ranges.
 
     With layers that stay float, the weights of that training are kept and the ranges measured anew: training is run once.
     """
     from edgesdk.quantize._qat import fine_tune, tune
 
-    if config.keep_float:
+    if config.keep_float or refused:
         tuned_model = fine_tune(model, replace(config, keep_float=()))
-        return convert_static(tuned_model, config, keep_weights=keep_weights)
+        return convert_static(tuned_model, config, keep_weights=keep_weights, refused=refused)
     tuned = tune(model, config)
     with graphs.quiet():
         calibrate.protect_biases(tuned.prepared, tuned.record.quantized)
@@ -191,13 +209,15 @@ def convert_tuned(model: Model, config: LowerConfig, *, keep_weights: bool = Fal
     return replace(made, notes=tuned.warnings)
 
 
-def convert_dynamic(model: Model, config: LowerConfig, *, keep_weights: bool = False) -> Converted:
+def convert_dynamic(
+    model: Model, config: LowerConfig, *, keep_weights: bool = False, refused: Reasons = _NONE
+) -> Converted:
     """int8 weights in linear layers; their inputs are quantized when they arrive. Recurrent layers become linear ones."""
     from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
     program = unrolled(model.program)
     with graphs.quiet():
-        chosen, record = quantizer(replace(wishes_of(config), mode="dynamic"))
+        chosen, record = quantizer(replace(wishes_of(config), mode="dynamic", reasons=refused))
         prepared = prepare_pt2e(graphs.module_of(program), chosen)
         if not record.quantized:
             raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize static-int8")
@@ -207,14 +227,15 @@ def convert_dynamic(model: Model, config: LowerConfig, *, keep_weights: bool = F
     return made
 
 
-def convert_weights(model: Model, config: LowerConfig) -> Converted:
+def convert_weights(model: Model, config: LowerConfig, refused: Reasons = _NONE) -> Converted:
     """Small weights, float arithmetic; see ``_weights``."""
     from edgesdk.quantize import find
 
     scheme: Any = find(config.quantization, config.options)
     with graphs.quiet():
         module = graphs.module_of(unrolled(model.program))
-        done = pack(module, scheme.weight_bits, getattr(scheme, "group_size", 0), frozenset(config.keep_float))
+        group = getattr(scheme, "group_size", 0)
+        done = pack(module, scheme.weight_bits, group, frozenset(config.keep_float), refused)
     record = done.record
     if f"int{scheme.weight_bits}" not in done.precisions.values():
         better = "--quantize static-int8" if not record.quantized else "--quantize weight-int8"

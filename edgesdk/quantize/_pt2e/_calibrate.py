@@ -203,7 +203,9 @@ def refused(prepared: GraphModule, sites: list[Site]) -> dict[str, str]:
         ratios = [g / out for g in given]
         if max(ratios) >= _MOST or min(ratios) < _LEAST.get(site.kind, 0.0):
             worst = max(ratios) if max(ratios) >= _MOST else min(ratios)
-            found[site.name] = f"its results are too far in size from what goes in for XNNPACK (ratio of scales {worst:.1e})"
+            found[site.name] = (
+                f"its results are too far in size from what goes in for XNNPACK (ratio of scales {worst:.1e})"
+            )
     return found
 
 

@@ -50,6 +50,8 @@ def module_of(program: ExportedProgram) -> GraphModule:
         owner, _, leaf = name.rpartition(".")
         setattr(module.get_submodule(owner), leaf, getattr(module.get_submodule(owner), leaf).clone())
     _without_writes(module)
+    for name in ("train", "eval"):  # bound to this very object: torchao's copies would keep it and its weights alive
+        module.__dict__.pop(name, None)
     found: GraphModule = module
     return found
 
@@ -129,7 +131,7 @@ def exported(module: GraphModule, program: ExportedProgram) -> ExportedProgram:
     plain = torch.contiguous_format
     tensors = tuple(leaf.clone(memory_format=plain) for leaf in leaves if isinstance(leaf, torch.Tensor))
     for node in module.graph.nodes:
-        node.meta = {key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta}
+        node.meta = {key: node.meta[key] for key in ("stack_trace", "nn_module_stack", "custom") if key in node.meta}
     with quiet(), torch.no_grad(), torch.fx.traceback.preserve_node_meta():
         return torch.export.export(_flat(module, leaves), tensors, dynamic_shapes=_dynamic(program))
 

@@ -58,14 +58,18 @@ class Packed:
     precisions: dict[str, str] = field(default_factory=dict)
 
 
-def pack(module: GraphModule, bits: int, group: int, keep: Collection[str]) -> Packed:
+def pack(
+    module: GraphModule, bits: int, group: int, keep: Collection[str], refused: Mapping[str, str] | None = None
+) -> Packed:
     """Replace the weights in place. Embeddings become lookups of dequantized tables; see :func:`embed`."""
-    return _Packer(module, bits, group, keep).run()
+    return _Packer(module, bits, group, keep, refused or {}).run()
 
 
 class _Packer:
-    def __init__(self, module: GraphModule, bits: int, group: int, keep: Collection[str]) -> None:
-        self._module, self._bits, self._group, self._keep = module, bits, group, keep
+    def __init__(
+        self, module: GraphModule, bits: int, group: int, keep: Collection[str], refused: Mapping[str, str]
+    ) -> None:
+        self._module, self._bits, self._group, self._keep, self._refused = module, bits, group, keep, refused
         self._fixed = constants(module)
         self._broken = behind_broken(module, self._fixed) if bits == 4 else set()
         self._done = Packed()
@@ -88,6 +92,8 @@ class _Packer:
     def _reason(self, site: Site) -> str | None:
         if site.name in self._keep:
             return "restored to float: quantized it costs too much accuracy"
+        if site.name in self._refused:
+            return self._refused[site.name]
         if site.kind in CONVS | TRANSPOSED:
             return "no kernel takes small weights with float inputs in convolutions; static-int8 takes them"
         if site.kind not in LINEAR | EMBEDDING or site.kind == "embedding_bag.padding_idx":

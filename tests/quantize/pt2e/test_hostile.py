@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from edgesdk.errors import UnsupportedError
+from edgesdk.quantize._pt2e import _calibrate
 from tests.quantize.pt2e.helpers import Case, lower, snr
 
 NAN, INF = float("nan"), float("inf")
@@ -105,3 +106,31 @@ def test_pitfall_q_15_a_layer_whose_scales_the_engine_refuses_stays_float_alone(
     assert case.lowered.rung == "full" and "no_delegation" not in case.codes
     got, wanted = next(case.outputs())
     assert snr(got, wanted) > 15
+
+
+def test_pitfall_q_15_a_layer_that_fails_at_load_is_found_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the engine had a limit that nobody knows of: the search finds the layer, the others keep their delegate."""
+    monkeypatch.setattr(_calibrate, "refused", lambda *_: {})
+    case = lower(Cancels(), (torch.randn(4, 8),), tmp_path, "static-int8")
+    assert case.precisions["b"] == "float32" and "unsupported_parameter" in _why(case, "b")
+    assert case.precisions["a"] == case.precisions["c"] == "int8"
+    assert case.lowered.rung == "full" and "no_delegation" not in case.codes
+
+
+def test_pitfall_q_15_a_layer_that_the_delegate_leaves_behind_is_named(tmp_path: Path) -> None:
+    class Unbatched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.a, self.conv = nn.Linear(9, 9), nn.Conv2d(4, 8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.conv(self.a(x).relu())
+            return found
+
+    case = lower(Unbatched(), (torch.randn(4, 9, 9),), tmp_path, "static-int8")
+    assert case.precisions == {"a": "int8", "conv": "float32"}
+    assert "doesn't take this convolution" in _why(case, "conv")
+    assert case.snr() > 25
