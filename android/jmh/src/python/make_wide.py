@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-ROOT = Path(__file__).resolve().parents[5]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 class Wide(nn.Module):
@@ -31,8 +31,8 @@ def main(out: Path) -> None:
 
     out.mkdir(parents=True, exist_ok=True)
     made = edgesdk.package(
-        f"{__file__}:wide", "android", inputs=("x=float32[1,3,224,224]",), runtime=("executorch", "onnx"), name="wide",
-        output=out / "wide-android", force=True,
+        f"{__file__}:wide", "android", inputs=("x=float32[1,3,224,224]",), runtime=("executorch", "onnx", "torchscript"),
+        name="wide", output=out / "wide-android", force=True,
     )  # fmt: skip
     made.bundle.rename(out / "wide.edge")
     shutil.rmtree(made.output)
