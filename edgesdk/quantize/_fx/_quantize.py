@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Layer, Model, Warn
 from edgesdk.errors import InputError, UnsupportedError
-from edgesdk.quantize import find
+from edgesdk.quantize import _already, find
 from edgesdk.quantize._fx import _dynamic, _islands, _static, _stored
 from edgesdk.quantize._fx._engine import engine
 from edgesdk.quantize._fx._graph import Player, Stopped, Work, copy_of, op_name
@@ -113,6 +113,7 @@ def quantize(model: Model, config: LowerConfig) -> Quantized:
         InputError: no calibration samples, or samples that leave a layer without a range.
         UnsupportedError: nothing in the model can be quantized this way.
     """
+    _already.refuse(model, config.quantization)
     with engine():
         prepared = prepare(model, config)
         work, made = prepared.quantized(config.keep_float)

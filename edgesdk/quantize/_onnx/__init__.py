@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import LayerError, Model
 from edgesdk.errors import InputError, UsageError
-from edgesdk.quantize import find
+from edgesdk.quantize import _already, find
 from edgesdk.quantize._onnx import _dynamic, _errors, _prepare, _static, _weights
 from edgesdk.quantize._onnx._observe import Observer
 from edgesdk.quantize._onnx._result import Quantized, not_smaller, nothing
@@ -40,13 +40,14 @@ def quantize(graph: ir.Model, model: Model, config: LowerConfig) -> Quantized:
     """
     if config.opset is not None and config.opset < _prepare.PER_CHANNEL_OPSET:
         raise _old_opset(config)
+    _already.refuse_graph(graph, model.source.name, config.quantization)
     before = _prepare.file_bytes(graph)
     ready = _ready(graph, model)
     keep = frozenset(config.keep_float)
     made = _carried_out(ready, config, keep, _ranges(ready, config, keep))
     static = config.quantization in _STATIC
     if not any(x.precision != "float32" and x.bytes and not (static and x.why) for x in made.layers):
-        raise nothing(model.source.name, config.quantization, made.layers)
+        raise nothing(model.source.name, config.quantization, made.layers, ready)
     _prepare.tidy(made.graph)
     after = _prepare.file_bytes(made.graph)
     if before is not None and after is not None and after >= before:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.quantize._onnx._layers import Weighted, attribute, is_weight, uses, weighted
+from edgesdk.quantize._onnx._result import KEPT
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -22,8 +23,6 @@ MOVING = frozenset(
 ABSORBED = frozenset({"Relu", "Clip"})
 """Done by the saturation of int8, when the range of the tensor ends where they cut."""
 _SIZES = frozenset({"Shape", "Size", "Constant", "ConstantOfShape"})
-
-KEPT = "kept in float as asked"
 
 
 @dataclass

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edgesdk.artifacts import Layer, Warn
 from edgesdk.errors import InputError, UnsupportedError
 from edgesdk.runtimes import _onnx_run
+from edgesdk.runtimes._onnx_write import graphs
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+KEPT = "kept in float as asked"
+SMALL = 512
+"""Elements of a weight below which scales and two more nodes take what int8 saves."""
 _LARGE = 0.1
 """Share of a model's weights from which a float one is worth a word …"""
 _WORTH = 2**14
@@ -44,25 +49,71 @@ def float_weights(layers: tuple[Layer, ...]) -> tuple[Warn, ...]:
     return (Warn("large_float_weights", f"These weights stayed float32: {named}"),)
 
 
-def nothing(model: str, scheme: str, layers: tuple[Layer, ...]) -> UnsupportedError:
+def nothing(model: str, scheme: str, layers: tuple[Layer, ...], graph: ir.Model) -> UnsupportedError:
     """No layer could be quantized as asked."""
-    counts: dict[str, int] = {}
-    for layer in layers:
-        counts[layer.op] = counts.get(layer.op, 0) + 1
-    has = ", ".join(f"{number} {op}" for op, number in sorted(counts.items())) or "no layers with weights"
+    weighted = [layer for layer in layers if layer.bytes]
+    if not weighted and (other := _other_types(graph)):
+        return UnsupportedError(
+            "nothing_quantized", f"{scheme} can quantize nothing in {model}: its weights are {other}.",
+            why="int8 starts from float32, which ONNX Runtime's kernels compute in.",
+            fix="Make it float32 before it is exported (model.float()), and package it again.",
+        )  # fmt: skip
+    counts = Counter(layer.op for layer in weighted)
+    has = ", ".join(f"{number} {op}" for op, number in sorted(counts.items()))
+    if not has:
+        operators = Counter(node.op_type for part in graphs(graph) for node in part)
+        listed = ", ".join(f"{number} {op}" for op, number in operators.most_common(5))
+        has = f"{listed or 'nothing'}, and no layers with weights"
     return UnsupportedError(
         "nothing_quantized", f"{scheme} can quantize nothing in {model}: it consists of {has}.",
-        why=next((x.why for x in layers if x.why), None) or "A scheme needs layers that it knows.", fix=_better(scheme, counts),
+        why=_reasons(weighted), fix=_better(scheme, weighted),
     )  # fmt: skip
 
 
-def _better(scheme: str, counts: Mapping[str, int]) -> str:
-    convolutions = any(op.startswith("conv") for op in counts)
-    if scheme in ("dynamic-int8", "weight-int4") and convolutions:
+def _other_types(graph: ir.Model) -> str:
+    """float64 (or another) when matrices are of it; empty when there are none."""
+    import onnx_ir as ir
+
+    found: Counter[str] = Counter()
+    for part in graphs(graph):
+        for value in part.initializers.values():
+            tensor = value.const_value
+            if tensor is not None and len(tensor.shape) >= 2 and tensor.dtype in _FLOATS:
+                found[_FLOATS[ir.DataType(tensor.dtype)]] += tensor.nbytes
+    return found.most_common(1)[0][0] if found else ""
+
+
+# By ONNX's number of the type, which onnx_ir's enumeration equals.
+_FLOATS = {11: "float64", 10: "float16", 16: "bfloat16"}
+
+
+def _reasons(layers: Sequence[Layer]) -> str:
+    """Why each kind of layer stays float, the kinds with most bytes first."""
+    by_reason: dict[str, list[Layer]] = {}
+    for layer in layers:
+        by_reason.setdefault(layer.why or "", []).append(layer)
+    ordered = sorted((r for r in by_reason if r), key=lambda r: -sum(x.bytes for x in by_reason[r]))
+    told = [f"{', '.join(sorted({x.op for x in by_reason[r]}))}: {r}" for r in ordered[:3]]
+    return "; ".join(told) + "." if told else "A scheme needs layers that it knows."
+
+
+def _better(scheme: str, layers: Sequence[Layer]) -> str:
+    """The scheme that would do something; each needs enough weights in a layer of its kind."""
+    if layers and all(layer.why == KEPT for layer in layers):
+        return "Leave out --quantize, or allow more layers in int8 (--max-drop)."
+    if any("not a number" in str(layer.why) for layer in layers):
+        return "Repair the weights that aren't numbers (train or export again), then quantize."
+    large = [layer for layer in layers if layer.bytes >= 4 * SMALL]
+    if scheme in ("dynamic-int8", "weight-int4") and any(x.op.startswith("conv") for x in large):
         return "Use --quantize static-int8 with --calibration PATH, or --quantize weight-int8."
-    if scheme in ("static-int8", "qat-int8", "weight-int4") and counts:
+    if scheme != "weight-int8" and large:
         return "Use --quantize weight-int8, or --quantize fp16."
-    return "Use --quantize fp16, or none."
+    if scheme in ("dynamic-int8", "weight-int4", "weight-int8") and any(x.op in _COMPUTE for x in layers):
+        return "Leave out --quantize: its layers are so small that only static-int8 takes them, and there is little to save."
+    return "Leave out --quantize, or use --quantize fp16."
+
+
+_COMPUTE = frozenset({"linear", "conv1d", "conv2d", "conv3d"})
 
 
 def not_smaller(before: int, after: int) -> Warn:

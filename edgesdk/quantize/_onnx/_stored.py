@@ -8,9 +8,7 @@ from edgesdk.artifacts import Layer
 from edgesdk.quantize._onnx import _edit
 from edgesdk.quantize._onnx._arithmetic import symmetric
 from edgesdk.quantize._onnx._layers import RECURRENT, Weighted, attribute
-
-SMALL = 512
-"""Elements below which scales and two more nodes take what int8 saves."""
+from edgesdk.quantize._onnx._result import SMALL
 
 
 def stored(layer: Weighted, why: str | None, *, folded: bool) -> Layer:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.artifacts import Layer
 from edgesdk.quantize._onnx import _edit
 from edgesdk.quantize._onnx._layers import Weighted, attribute, is_weight, others, weighted
-from edgesdk.quantize._onnx._plan import KEPT, plain_gemm
-from edgesdk.quantize._onnx._result import Quantized, float_weights
-from edgesdk.quantize._onnx._stored import SMALL, stored
+from edgesdk.quantize._onnx._plan import plain_gemm
+from edgesdk.quantize._onnx._result import KEPT, SMALL, Quantized, float_weights
+from edgesdk.quantize._onnx._stored import stored
 
 if TYPE_CHECKING:
     import numpy as np

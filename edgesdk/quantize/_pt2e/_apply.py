@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Layer, Model, Warn
 from edgesdk.errors import UnsupportedError
+from edgesdk.quantize import _already
 from edgesdk.quantize._pt2e import _calibrate as calibrate
 from edgesdk.quantize._pt2e import _graph as graphs
 from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
@@ -63,6 +64,7 @@ def quantize(model: Model, config: LowerConfig, refused: Reasons | None = None) 
         UnsupportedError: nothing can be quantized, or the back end has no such scheme.
         InputError: the calibration samples are missing, blank or all alike.
     """
+    _already.refuse(model, config.quantization)
     made = convert(model, config, refused=refused or {})
     mark(made.module, made.record.quantized)
     islands = float_islands(made.module) if config.quantization in ("static-int8", "qat-int8") else []

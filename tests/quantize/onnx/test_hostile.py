@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from edgesdk.artifacts import Model, Source
+from edgesdk.data import Sample, StoreWriter
 from edgesdk.errors import UnsupportedError
 from tests.quantize.onnx import nets
 from tests.runtimes import graphs
@@ -93,3 +95,39 @@ def test_layers_of_a_few_weights_are_called_by_their_path(tmp_path: Path) -> Non
 def test_a_bare_linear_layer_of_one_weight_is_not_called_by_its_node(tmp_path: Path) -> None:
     made, _ = nets.quantized(graphs.model_of(torch.nn.Linear(1, 1), (torch.randn(4, 1),)), "static-int8", tmp_path)
     assert [x.name for x in made.layers if x.bytes] == ["weight"]
+
+
+# -- what can't be quantized, in words --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", nets.ALL)
+def test_a_model_in_float64_is_told_so(scheme: str, tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU()).double()
+    model = graphs.model_of(net, (torch.randn(4, 32, dtype=torch.float64),))
+    samples = tmp_path / "samples"
+    with StoreWriter(samples) as writer:
+        for number in range(4):
+            writer.append(Sample({"in_0": np.random.default_rng(number).standard_normal((4, 32))}, None, ""))
+    with pytest.raises(UnsupportedError) as caught:
+        nets.quantized(model, scheme, tmp_path)
+    assert caught.value.code == "nothing_quantized" and "float64" in caught.value.message
+    assert "model.float()" in str(caught.value.fix)
+    assert not (tmp_path / "net.onnx").exists()
+
+
+def test_small_layers_are_sent_to_the_scheme_that_takes_them(tmp_path: Path) -> None:
+    model = graphs.model_of(torch.nn.Linear(4, 4), (torch.randn(2, 4),))
+    with pytest.raises(UnsupportedError) as caught:
+        nets.quantized(model, "weight-int8", tmp_path)
+    assert "1 linear" in caught.value.message and "16 weights" in str(caught.value.why)
+    assert "static-int8" in str(caught.value.fix)
+
+
+@pytest.mark.parametrize("scheme", nets.ALL)
+def test_a_file_that_is_quantized_already_is_not_quantized_again(scheme: str, tmp_path: Path) -> None:
+    made, _ = nets.quantized(nets.cnn(), "static-int8", tmp_path, "first")
+    signature = nets.cnn().signature
+    again = Model(Source("again", "onnx"), signature, onnx=made.path)
+    with pytest.raises(UnsupportedError) as caught:
+        nets.quantized(again, scheme, tmp_path, "second")
+    assert caught.value.code == "already_quantized" and "QuantizeLinear" in caught.value.message

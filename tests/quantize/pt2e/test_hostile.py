@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ import torch
 from torch import nn
 
 from edgesdk.errors import UnsupportedError
-from edgesdk.quantize._pt2e import _calibrate
-from tests.quantize.pt2e.helpers import Case, lower, snr
+from edgesdk.quantize._pt2e import _calibrate, quantize
+from edgesdk.runtimes import LowerConfig
+from tests.quantize.pt2e.helpers import Case, lower, noise, snr, store
+from tests.runtimes.executorch_nets import RUNTIME, model_of
 
 NAN, INF = float("nan"), float("inf")
 SCHEMES = ("static-int8", "dynamic-int8", "weight-int8", "weight-int4")
@@ -134,3 +137,15 @@ def test_pitfall_q_15_a_layer_that_the_delegate_leaves_behind_is_named(tmp_path:
     assert case.precisions == {"a": "int8", "conv": "float32"}
     assert "doesn't take this convolution" in _why(case, "conv")
     assert case.snr() > 25
+
+
+def test_a_program_that_is_quantized_already_is_not_quantized_again(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 8))
+    model = model_of(net, (torch.randn(4, 32),))
+    config = LowerConfig(quantization="static-int8", calibration=store(tmp_path / "s", noise([(4, 32)], 8)))
+    again = replace(model, program=quantize(model, config).program)
+    for scheme in SCHEMES:
+        with pytest.raises(UnsupportedError) as caught:
+            RUNTIME.lower(again, replace(config, quantization=scheme), tmp_path / "again.pte")
+        assert caught.value.code == "already_quantized" and "quantize_per_tensor" in caught.value.message
+    RUNTIME.lower(again, LowerConfig(), tmp_path / "as_it_is.pte")
