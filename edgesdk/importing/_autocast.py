@@ -55,11 +55,16 @@ class Held:
         """One warning that names the places; none when nothing was held off."""
         if not self.places:
             return []
-        where, dtypes = ", ".join(self.places), " and ".join(dict.fromkeys(self.places.values()))
+        dtypes = " and ".join(dict.fromkeys(self.places.values()))
         return [Warn(
-            "autocast_to_float32", f"torch.autocast computes in {dtypes} at {where}. The file computes in float32 there, which is "
-            "more exact, and is compared with the model in float32; --quantize fp16 computes in half precision.",
+            "autocast_to_float32", f"forward() computes in {dtypes} under torch.autocast ({self.where}). The file computes in "
+            "float32 there, which is more exact, and is compared with the model in float32; --quantize fp16 computes in half "
+            "precision.",
         )]  # fmt: skip
+
+    @property
+    def where(self) -> str:
+        return "; ".join(place.removesuffix(":") for place in self.places)
 
 
 @contextlib.contextmanager
@@ -100,7 +105,7 @@ def _caller() -> str | None:
 def needs_autocast(held: Held, why: str) -> UnsupportedError:
     """The model works with autocast only: its own casts count on it."""
     return UnsupportedError(
-        "autocast_needed", f"forward() works only inside torch.autocast ({', '.join(held.places)}): without it, it fails.",
+        "autocast_needed", f"forward() works only inside torch.autocast ({held.where}): without it, it fails.",
         why=f"No runtime computes in bfloat16 as autocast does, and in float32 it says: {why}",
         fix="Write the casts for float32 (.float() in place of .bfloat16()), or take them out together with torch.autocast.",
     )  # fmt: skip

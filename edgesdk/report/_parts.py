@@ -52,7 +52,8 @@ def _sentence(told: Json, golden: Any) -> str:
     if not told.get("golden"):
         return "It holds no golden vectors."
     calls = "one recorded call" if count == 1 else f"{count} recorded calls" if count else "recorded calls"
-    most = told["golden"] > (told.get("models") or 0)
+    models = told.get("models") or 0
+    most = told["golden"] > models
     more = " They are larger than the model here: as the inputs are, whatever the model's size." if most else ""
     return (
         f"Golden vectors are {calls}, inputs with the original's answers, which a device repeats to test itself.{more}"
