@@ -8,9 +8,11 @@ import errno
 import json as jsonlib
 import os
 import re
+import shlex
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +45,15 @@ def coloured(stream: Any) -> bool:
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def from_usage(exc: Any) -> UsageError:
-    """A complaint of the parser, in our words. Matched by class name: Typer may carry its own copy of click."""
+def from_usage(exc: Any, words: Sequence[str] = ()) -> UsageError:
+    """A complaint of the parser about ``words``, in ours. Matched by class name: Typer may carry its own copy of click."""
     ctx = getattr(exc, "ctx", None)
     path = ctx.command_path if ctx else "edgesdk"
     facts = (exc, ctx, path)
     kind = type(exc).__name__
-    maker = {"NoSuchOption": _no_such_option, "MissingParameter": _missing, "BadParameter": _bad_value}.get(
-        kind, _other
-    )
+    if kind == "MissingParameter":
+        return _missing(exc, path, words)
+    maker = {"NoSuchOption": _no_such_option, "BadParameter": _bad_value}.get(kind, _other)
     return maker(*facts)
 
 
@@ -68,13 +70,20 @@ def _no_such_option(exc: Any, ctx: Any, path: str) -> UsageError:
     return UsageError("unknown_option", f"'{path}' has no option {name}.", why=why, fix=fix, details={"nearest": close})
 
 
-def _missing(exc: Any, ctx: Any, path: str) -> UsageError:
+def _missing(exc: Any, path: str, words: Sequence[str]) -> UsageError:
     param = exc.param
-    name = (param.metavar or param.name).upper() if param.param_type_name == "argument" else param.opts[0]
+    argument = param.param_type_name == "argument"
+    name = (param.metavar or param.name).upper() if argument else param.opts[0]
+    fix = f"'{path} --help' shows what to write."
+    if words and not argument:
+        value = "report.html" if (path, name) == ("edgesdk report", "--output") else param.metavar or "VALUE"
+        fix = f"Add it: {shlex.join(['edgesdk', *words, name, value])}. {fix}"
     return UsageError(
-        "missing_argument", f"'{path}' needs {name}, and it is not given.", why=f"There is no default for {name}.",
-        fix=f"'{path} --help' shows what to write.",
-    )  # fmt: skip
+        "missing_argument",
+        f"'{path}' needs {name}, and it is not given.",
+        why=f"There is no default for {name}.",
+        fix=fix,
+    )
 
 
 _WORDS = {

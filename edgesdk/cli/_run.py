@@ -105,5 +105,5 @@ def _invoke(words: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except click_usage as exc:
-        raise _errors.from_usage(exc) from exc
+        raise _errors.from_usage(exc, words) from exc
     return 0

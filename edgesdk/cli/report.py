@@ -42,7 +42,7 @@ def run(options: Options, out: Output) -> int:
     return 0
 
 
-_NAMES = "Name a report.json, an .edge bundle, or a folder that 'edgesdk package' wrote: edgesdk report dist/NAME-TARGET -o r.html"
+_NAMES = "Name a report.json, an .edge bundle, or a folder that 'edgesdk package' wrote: edgesdk report dist/NAME-TARGET -o report.html"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def _no_report(folder: Path) -> InputError:
 
 def _missing(path: Path) -> InputError:
     near = sorted(path.parent.glob("*.edge")) if path.parent.is_dir() else []
-    hint = f"{_command(near[0])}" if near else _other() or _NAMES
-    return InputError("report_missing", f"{path} doesn't exist.", why="No file or folder has that name.", fix=hint)
+    fix = f"There is another: {_command(near[0])}" if near else _other() or f"{_NAMES}."
+    return InputError("report_missing", f"{path} doesn't exist.", why="No file or folder has that name.", fix=fix)
 
 
 def _other() -> str:
@@ -102,13 +102,20 @@ def _command(path: Path) -> str:
 def _manifest(path: Path) -> dict[str, Any]:
     from edgesdk.bundle import EdgeBundle
 
-    return EdgeBundle.open(path).manifest.to_json()
+    try:
+        with EdgeBundle.open(path) as bundle:
+            return {**bundle.manifest.to_json(), "bundle_bytes": path.stat().st_size}
+    except InputError as exc:
+        if path.suffix.lower() == ".edge":
+            raise
+        raise _foreign(path) from exc  # models and other archives are ZIP files too
 
 
 def _foreign(path: Path) -> InputError:
     return InputError(
-        "not_a_report", f"{path} is neither a document of edgesdk nor a bundle.", why="It is damaged, or a file of another kind.",
-        fix=_NAMES,
+        "not_a_report", f"{path} is neither a document of edgesdk nor a bundle.",
+        why="It is a file of another kind (a model, say), or damaged; a report tells about a package.",
+        fix=f"{_NAMES}. Of a model make a package first: edgesdk package {shlex.quote(str(path))} --target android",
     )  # fmt: skip
 
 

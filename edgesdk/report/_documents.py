@@ -48,23 +48,21 @@ def package(document: Document) -> Document:
         **document,
         "variants": [_variant(v) for v in document.get("variants") or ()],
         "labels": len(document.get("labels") or ()) or None,
-        "bundle_bytes": None,
+        "bundle_bytes": document.get("bundle_bytes"),
         "payload_bytes": sum(f.get("size") or 0 for f in files) or None,
         "bundle_parts": _parts(document, {str(f.get("name")): f.get("size") or 0 for f in files}),
     }
 
 
 def _parts(manifest: Document, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Bytes of the entries by what they are; the manifest's own and the padding it doesn't know."""
+    """Bytes of the entries by what they are; the manifest's own and padding are the rest, where the whole is known."""
     models = {name for v in manifest.get("variants") or () for name in (v.get("file"), *(v.get("extra_files") or ()))}
-    golden = {
-        t.get("file")
-        for call in manifest.get("golden") or ()
-        for side in ("inputs", "outputs")
-        for t in call.get(side) or ()
-    }
+    calls = [call.get(side) or () for call in manifest.get("golden") or () for side in ("inputs", "outputs")]
+    golden = {tensor.get("file") for tensors in calls for tensor in tensors}
     found = {"models": models, "golden": golden - models}
-    return {name: sum(sizes.get(str(entry), 0) for entry in entries) for name, entries in found.items()}
+    parts = {name: sum(sizes.get(str(entry), 0) for entry in entries) for name, entries in found.items()}
+    whole = manifest.get("bundle_bytes")
+    return parts if whole is None else {**parts, "rest": whole - sum(parts.values())}
 
 
 def _variant(part: Mapping[str, Any]) -> dict[str, Any]:

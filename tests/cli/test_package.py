@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,14 @@ def test_report_of_a_folder_without_one_names_a_command_that_works(tmp_path: Pat
     assert run(tmp_path, *command[1:]).code == 0, command
     assert (tmp_path / "report.html").is_file()
     assert run(tmp_path, "report", "a2", "-o", "r.html", "--json").document["code"] == "report_missing"
+    bare = run(tmp_path, "report", "a1/my net-linux")
+    assert (bare.code, "Add it: edgesdk report 'a1/my net-linux' --output report.html" in bare.err) == (2, True), (
+        bare.err
+    )
+    with zipfile.ZipFile(tmp_path / "net.pt2", "w") as archive:
+        archive.writestr("net/version", "1")
+    model = run(tmp_path, "report", "net.pt2", "-o", "r.html", "--json").document
+    assert model["code"] == "not_a_report" and "edgesdk package net.pt2 --target android" in model["fix"]
 
 
 def test_what_people_see_of_a_package(capsys: pytest.CaptureFixture[str]) -> None:

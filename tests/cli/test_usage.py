@@ -57,7 +57,7 @@ CASES = {
     "missing option": (
         ("keys", "new"), 2, "missing_argument",
         "'edgesdk keys new' needs --output, and it is not given.", "There is no default for --output.",
-        "'edgesdk keys new --help' shows what to write.",
+        "Add it: edgesdk keys new --json --output KEY. 'edgesdk keys new --help' shows what to write.",
     ),
     "no number": (
         (*PACKAGE, "--opset", "x"), 2, "bad_value",
