@@ -30,9 +30,9 @@ def moves(name: str) -> bool:
 
 
 def sentence(variant: Json) -> str:
-    """``all of the multiplications run in XNNPACK; 3 operators run outside, all of which only reshape or copy``.
+    """``all of the matrix products and convolutions run in XNNPACK; 3 other operators run outside, …``.
 
-    Empty for runtimes without delegates. The share counts multiplications (MACs), or operators in a model without any.
+    Empty for runtimes without delegates. The share counts multiply-accumulates, or operators in a model without any.
     """
     share = variant.get("delegated_fraction")
     if share is None:
@@ -41,7 +41,9 @@ def sentence(variant: Json) -> str:
     if share == 0:
         none = variant.get("backend") == "portable"
         return "everything runs in portable kernels" if none else f"nothing runs in {backend}"
-    inside = "all of the multiplications run" if share == 1 else f"{_words.percent(share)} of the work runs"
+    inside = (
+        "all of the matrix products and convolutions run" if share == 1 else f"{_words.percent(share)} of the work runs"
+    )
     left: Mapping[str, int] = (variant.get("details") or {}).get("leftovers") or {}
     return f"{inside} in {backend}{_outside(left)}"
 
@@ -52,6 +54,6 @@ def _outside(left: Mapping[str, int]) -> str:
         return ""
     moving = sum(times for name, times in left.items() if moves(name))
     if total == 1:
-        return "; one operator runs outside" + (", and only reshapes or copies" if moving else "")
+        return "; one other operator runs outside" + (", and only reshapes or copies" if moving else "")
     which = "all of which" if moving == total else f"{moving} of which" if moving else "none of which"
-    return f"; {total} operators run outside" + (f", {which} only reshape or copy" if moving else "")
+    return f"; {total} other operators run outside" + (f", {which} only reshape or copy" if moving else "")

@@ -346,7 +346,7 @@ def _tiles(found: Document, variants: Sequence[VariantView], original: int | Non
         tiles.append(Fact(lowest.title, lowest.value, f"the original has {lowest.original}"))
     shares = [v.delegated for v in variants if v.delegated is not None]
     if shares:
-        tiles.append(Fact("Accelerated", _words.percent(min(shares)), "of the multiplications"))
+        tiles.append(Fact("Accelerated", _words.percent(min(shares)), "of the multiply-accumulates"))
     if found.get("parameters"):
         tiles.append(Fact("Parameters", _words.count(found["parameters"]), "numbers it has learned"))
     if found.get("macs"):

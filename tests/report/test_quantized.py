@@ -183,14 +183,17 @@ def test_what_runs_outside_the_back_end_is_one_statement_with_numbers() -> None:
         return _leftovers.sentence(made)
 
     moved = {"aten::view_copy": 2, "dim_order_ops::_to_dim_order_copy": 1}
-    assert words(1.0, {}) == "all of the multiplications run in XNNPACK"
+    assert words(1.0, {}) == "all of the matrix products and convolutions run in XNNPACK"
     assert (
         words(1.0, moved)
-        == "all of the multiplications run in XNNPACK; 3 operators run outside, all of which only reshape or copy"
+        == "all of the matrix products and convolutions run in XNNPACK; 3 other operators run outside, all of which only reshape or copy"
     )
     mixed = words(0.9, {**moved, "aten::sort.values": 4})
-    assert mixed == "90 % of the work runs in XNNPACK; 7 operators run outside, 3 of which only reshape or copy"
-    assert words(1.0, {"aten::gelu": 1}) == "all of the multiplications run in XNNPACK; one operator runs outside"
+    assert mixed == "90 % of the work runs in XNNPACK; 7 other operators run outside, 3 of which only reshape or copy"
+    assert (
+        words(1.0, {"aten::gelu": 1})
+        == "all of the matrix products and convolutions run in XNNPACK; one other operator runs outside"
+    )
 
 
 def test_the_bundle_s_bytes_are_split_into_what_they_are() -> None:
