@@ -43,6 +43,7 @@ def main(out: Path) -> None:
     rebuilt(out)
     make_executorch.mixed(out)
     make_lite.mixed(out)
+    sounds(out)
     (out / "manifests.json").write_text(json.dumps(verdicts(out / "picture.edge")))
     (out / "expected.json").write_text(json.dumps(expected))
     stamp.write_text(wanted)
@@ -96,6 +97,53 @@ def packaged(out: Path) -> dict[str, Any]:
         "top": [{"name": one.name, "index": one.index, "score": one.score} for one in top],
         "self_test": {"calls": test.calls, "ok": test.ok},
     }
+
+
+def sounds(out: Path) -> None:
+    """Waves, how they are prepared, and what Python makes of them; and a pitch model that says how to feed it sounds."""
+    import io
+    import wave
+
+    import numpy as np
+
+    from edgesdk.bundle import EdgeBundle, Manifest, write
+    from edgesdk.preprocess import AudioSpec
+
+    rng = np.random.default_rng(7)
+    tone = 0.5 * np.sin(np.arange(3000) * 2 * np.pi * 220 / 16000) + 0.02 * rng.normal(size=3000)
+    cases = []
+    for width in (1, 2, 3, 4):
+        for channels in (1, 2, 3):
+            whole = np.rint(tone[:, None] * np.linspace(1, 0.3, channels) * (2 ** (8 * width - 1) - 1)).astype(np.int64)
+            flat = whole.reshape(-1)
+            data = (
+                (flat + 128).astype(np.uint8).tobytes() if width == 1
+                else b"".join(int(v).to_bytes(width, "little", signed=True) for v in flat)
+            )  # fmt: skip
+            memory = io.BytesIO()
+            with wave.open(memory, "wb") as file:
+                file.setparams((channels, width, 16000, 0, "NONE", ""))
+                file.writeframes(data)
+            name = f"sound-{8 * width}-{channels}.wav"
+            (out / name).write_bytes(memory.getvalue())
+            for number, options in enumerate((
+                {}, {"samples": 4000}, {"samples": 100}, {"frame": 1024, "normalize": "standard"},
+                {"frame": 512, "hop": 160, "normalize": "peak"}, {"frame": 400, "hop": 700}, {"frame": 5000},
+                {"normalize": "standard"},
+            )):  # fmt: skip
+                if number > 3 and (width, channels) not in ((2, 1), (3, 2)):
+                    continue
+                spec = AudioSpec(**options)
+                tensor = spec.apply(out / name)
+                file_name = f"{name}.{number}.tensor"
+                (out / file_name).write_bytes(tensor.tobytes())
+                cases.append({"sound": name, "spec": spec.to_json(), "shape": list(tensor.shape), "tensor": file_name})
+    (out / "sounds.json").write_text(json.dumps(cases))
+    with EdgeBundle.open(out / "zoo-crepe.edge") as bundle:
+        document = bundle.manifest.to_json()
+        files = {f.name: bytes(bundle.file(f.name)) for f in bundle.manifest.files}
+    document["preprocess"] = {**AudioSpec(frame=1024, normalize="standard").to_json(), "input": "frame"}
+    write(out / "pitch.edge", Manifest.from_json(document), files)
 
 
 def nets() -> dict[str, Any]:

@@ -6,17 +6,17 @@ import java.util.Map;
 /** What {@link Session#classify} needs, read once from the manifest. */
 final class Classifier {
   private final Manifest manifest;
-  private final ImageSpec before;
+  private final Preparer before;
   private final Postprocess after;
 
-  private Classifier(Manifest manifest, ImageSpec before, Postprocess after) {
+  private Classifier(Manifest manifest, Preparer before, Postprocess after) {
     this.manifest = manifest;
     this.before = before;
     this.after = after;
   }
 
   static Classifier of(Manifest manifest) {
-    Map<String, Object> before = manifest.preprocess();
+    Preparer before = Preparer.of(manifest);
     Map<String, Object> after = manifest.postprocess();
     if (before == null) {
       throw lacks(manifest, "preprocessing", "package MODEL --image 224 --mean … --std …");
@@ -27,7 +27,7 @@ final class Classifier {
     if (manifest.inputs().size() != 1) {
       throw lacks(manifest, "single input", "inspect FILE");
     }
-    return new Classifier(manifest, ImageSpec.read(before), Postprocess.of(after));
+    return new Classifier(manifest, before, Postprocess.of(after));
   }
 
   private static EdgeException lacks(Manifest manifest, String what, String command) {
@@ -38,13 +38,17 @@ final class Classifier {
         "Use Session.run(), or build the bundle again: edgesdk " + command);
   }
 
-  /** The input that the picture feeds. */
+  /** The input that the picture or the sound feeds. */
   String input() {
-    return before.input == null ? manifest.inputs().get(0).name() : before.input;
+    return before.input();
   }
 
   Tensor tensor(Picture picture) {
-    return before.apply(picture);
+    return before.tensor(picture);
+  }
+
+  Tensor tensor(Sound sound) {
+    return before.tensor(sound);
   }
 
   List<Label> answer(Map<String, Tensor> outputs, int top) {

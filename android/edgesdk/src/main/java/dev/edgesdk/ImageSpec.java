@@ -89,8 +89,8 @@ final class ImageSpec {
    */
   static ImageSpec read(Map<String, Object> document) {
     Object kind = document.get("kind");
-    if ("audio".equals(kind) || "text".equals(kind)) {
-      throw unsupported("Preprocessing of kind '" + kind + "' isn't built in Java.", "This version prepares pictures.");
+    if ("text".equals(kind)) {
+      throw unsupported("Preprocessing of kind 'text' isn't built.", "This version prepares pictures and sounds.");
     }
     Object version = document.get("version");
     if ("image".equals(kind) && version != null && !Long.valueOf(1).equals(version)) {

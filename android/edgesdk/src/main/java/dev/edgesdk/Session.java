@@ -167,6 +167,49 @@ public final class Session extends PlatformSession implements Closeable {
    *     classes are read from the output; {@code bad_top}
    */
   public synchronized List<Label> classify(Picture picture, int top) {
+    Classifier how = classifier(top);
+    return how.answer(run(Collections.singletonMap(how.input(), how.tensor(picture))), top);
+  }
+
+  /**
+   * The likeliest classes of a sound, best first. The model must take it as one input.
+   *
+   * @throws EdgeException {@code not_a_classifier}, {@code bad_top}, {@code sound_unreadable}, {@code no_preprocess}: the
+   *     bundle takes pictures
+   */
+  public synchronized List<Label> classify(Sound sound, int top) {
+    Classifier how = classifier(top);
+    return how.answer(run(Collections.singletonMap(how.input(), how.tensor(sound))), top);
+  }
+
+  /**
+   * The tensor that a picture becomes, as the bundle says: for models that are no classifiers.
+   *
+   * @throws EdgeException {@code no_preprocess}: the bundle doesn't say how, {@code preprocess_unsupported}
+   */
+  public Tensor prepare(Picture picture) {
+    return preparer().tensor(picture);
+  }
+
+  /**
+   * The tensor that a sound becomes, as the bundle says: float32 {@code [1, n]}, or {@code [frames, frame]}.
+   *
+   * @throws EdgeException {@code no_preprocess}: the bundle doesn't say how, {@code preprocess_unsupported}, {@code
+   *     sound_unreadable}: no samples, or another rate than the model's
+   */
+  public Tensor prepare(Sound sound) {
+    return preparer().tensor(sound);
+  }
+
+  private Preparer preparer() {
+    Preparer how = Preparer.of(manifest);
+    if (how == null) {
+      throw Preparer.lacking(manifest);
+    }
+    return how;
+  }
+
+  private Classifier classifier(int top) {
     open();
     Classifier how = classifier;
     if (how == null) {
@@ -176,7 +219,7 @@ public final class Session extends PlatformSession implements Closeable {
     if (top < 1) {
       throw new EdgeException("bad_top", "top=" + top + " is not possible.", "It counts classes.", "Give 1 or more.");
     }
-    return how.answer(run(Collections.singletonMap(how.input(), how.tensor(picture))), top);
+    return how;
   }
 
   /**
