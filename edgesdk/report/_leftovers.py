@@ -15,8 +15,8 @@ Json = Mapping[str, Any]
 _MOVES = frozenset(
     re.findall(
         r"\w+",
-        """alias arange as_strided cat chunk clone _clone_dim_order constant_pad_nd copy detach diagonal empty expand flip full
-        full_like gather index_select lift_fresh narrow permute pixel_shuffle pixel_unshuffle repeat roll scalar_tensor select
+        """alias arange as_strided cat chunk clone _clone_dim_order constant_pad_nd copy detach diagonal embedding empty expand flip full
+        full_like gather index index_select lift_fresh narrow permute pixel_shuffle pixel_unshuffle repeat roll scalar_tensor select
         slice split split_with_sizes squeeze stack t _to _to_dim_order tile to transpose unbind unfold unsqueeze view
         quantize_per_tensor dequantize_per_tensor quantize_per_channel dequantize_per_channel""",
     )
@@ -24,7 +24,7 @@ _MOVES = frozenset(
 
 
 def moves(name: str) -> bool:
-    """Whether an operator (``aten::view_copy``) only reshapes, copies or converts."""
+    """Whether an operator (``aten::view_copy``) only reshapes, copies, fills or converts."""
     plain = name.rpartition("::")[2].partition(".")[0]
     return plain.removesuffix("_copy") in _MOVES or plain in _MOVES
 
@@ -54,6 +54,8 @@ def _outside(left: Mapping[str, int]) -> str:
         return ""
     moving = sum(times for name, times in left.items() if moves(name))
     if total == 1:
-        return "; one other operator runs outside" + (", and only reshapes or copies" if moving else "")
+        return "; one other operator runs outside" + (", which computes nothing" if moving else "")
     which = "all of which" if moving == total else f"{moving} of which" if moving else "none of which"
-    return f"; {total} other operators run outside" + (f", {which} only reshape or copy" if moving else "")
+    return f"; {total} other operators run outside" + (
+        f", {which} compute nothing: they reshape, copy, fill or convert" if moving else ""
+    )

@@ -185,7 +185,7 @@ def _variant(variant: Mapping[str, Any], original: int | None) -> VariantView:
         rung=str(variant.get("rung") or ""),
         rung_words=_words.rung(variant.get("rung")),
         leftovers=tuple(
-            (name, times, "only reshapes or copies" if _leftovers.moves(name) else "computes")
+            (name, times, "reshapes, copies, fills or converts" if _leftovers.moves(name) else "computes")
             for name, times in sorted(leftovers.items(), key=lambda item: (-item[1], item[0]))
         ),
         outside=_words.backend(variant.get("backend")),

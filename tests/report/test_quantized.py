@@ -186,10 +186,13 @@ def test_what_runs_outside_the_back_end_is_one_statement_with_numbers() -> None:
     assert words(1.0, {}) == "all of the matrix products and convolutions run in XNNPACK"
     assert (
         words(1.0, moved)
-        == "all of the matrix products and convolutions run in XNNPACK; 3 other operators run outside, all of which only reshape or copy"
+        == "all of the matrix products and convolutions run in XNNPACK; 3 other operators run outside, all of which compute nothing: they reshape, copy, fill or convert"
     )
     mixed = words(0.9, {**moved, "aten::sort.values": 4})
-    assert mixed == "90 % of the work runs in XNNPACK; 7 other operators run outside, 3 of which only reshape or copy"
+    assert (
+        mixed
+        == "90 % of the work runs in XNNPACK; 7 other operators run outside, 3 of which compute nothing: they reshape, copy, fill or convert"
+    )
     assert (
         words(1.0, {"aten::gelu": 1})
         == "all of the matrix products and convolutions run in XNNPACK; one other operator runs outside"
