@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from edgesdk._jobs import Json, Report, lower_config_of, model_of, one_thread, runtime_of
+from edgesdk._memory import give_back
 from edgesdk.artifacts import Signature, Warn
 from edgesdk.errors import InputError
 from edgesdk.evaluation import ARM64, ERRORS, EVALUATION, RACE, Arm64
@@ -292,7 +293,10 @@ def layer_errors(args: Json, report: Report) -> Json:
     one_thread()
     runtime = runtime_of(args["runtime"])
     report("measuring the noise of each layer", None)
-    found = runtime.layer_errors(model_of(args["folder"]), lower_config_of(args["config"]), args["samples"])
+    found = runtime.layer_errors(
+        model_of(args["folder"]), lower_config_of(args["config"]), args["samples"], alone=args["alone"]
+    )
+    give_back()
     return {"errors": ERRORS.dump_python(found, mode="json")}
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from edgesdk import modelfile
+from edgesdk._memory import give_back
 from edgesdk.artifacts import Lowered, Model, Signature, TensorSpec, Verification
 from edgesdk.errors import EdgeError, GateError
 
@@ -163,6 +164,8 @@ def lower(args: Json, report: Report) -> Json:
     report(f"lowering for {args['runtime']}", None)
     lowered = runtime.lower(model, config, Path(args["out"]))
     result: Json = LOWERED.dump_python(lowered, mode="json")
+    if config.calibration is not None:  # graphs that were quantized hold their weights several times
+        give_back()
     return result
 
 

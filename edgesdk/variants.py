@@ -137,7 +137,7 @@ class Maker:
         tools = Tools(
             lower=lambda keep, where: self.builder.descend(plan, self.imported, where / file, keep),
             evaluate=lambda lowered: self._evaluate(plan, lowered),
-            errors=lambda: self._errors(plan, _ERROR_SAMPLES),
+            errors=lambda: self._errors(plan, _ERROR_SAMPLES, alone=True),
             report=self.builder.progress.update,
         )
         try:
@@ -162,7 +162,7 @@ class Maker:
         if not is_quantized(plan.quantization):
             return guarded
         calibrated = schemes()[plan.quantization].calibrated
-        errors = guarded.errors or (self._errors(plan, _SHOWN_SAMPLES) if calibrated else ())
+        errors = guarded.errors or (self._errors(plan, _SHOWN_SAMPLES, alone=False) if calibrated else ())
         guarded = replace(
             guarded,
             errors=errors,
@@ -210,8 +210,8 @@ class Maker:
         args = self._args(plan, file=str(lowered.path), **self._asked())
         return EVALUATION.validate_python(self.builder.submit("_data_jobs:evaluate", args).result()[1])
 
-    def _errors(self, plan: VariantPlan, samples: int) -> tuple[LayerError, ...]:
-        args = self._args(plan, samples=samples)
+    def _errors(self, plan: VariantPlan, samples: int, *, alone: bool) -> tuple[LayerError, ...]:
+        args = self._args(plan, samples=samples, alone=alone)
         # Schemes without calibration measure their noise on what they are judged on.
         args["config"] = {"calibration": str(self.builder.folder / args["store"]), **self.builder.lower_args(plan)}
         found: tuple[LayerError, ...] = ERRORS.validate_python(

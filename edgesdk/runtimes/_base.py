@@ -91,11 +91,15 @@ class EdgeRuntime(ABC):
             UnsupportedError: an operator, dtype or shape that this runtime can't take.
         """
 
-    def layer_errors(self, model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:
+    def layer_errors(
+        self, model: Model, config: LowerConfig, samples: int, *, alone: bool = True
+    ) -> tuple[LayerError, ...]:
         """How much noise the scheme of ``config`` puts into each layer that it quantizes, the noisiest first.
 
         Args:
             samples: calibration samples to measure on.
+            alone: also quantize one layer at a time and measure its effect on the outputs; the order then follows that.
+                It costs a part of a run for each layer and sample.
         """
         return ()
 

@@ -44,10 +44,12 @@ class ExecutorchRuntime(EdgeRuntime):
 
         return lower(model, config, out)
 
-    def layer_errors(self, model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:
+    def layer_errors(
+        self, model: Model, config: LowerConfig, samples: int, *, alone: bool = True
+    ) -> tuple[LayerError, ...]:
         from edgesdk.runtimes._et_prepare import layer_errors
 
-        return layer_errors(model, config, samples)
+        return layer_errors(model, config, samples, alone)
 
     def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         from edgesdk.runtimes._et_run import ExecutorchRunner, set_threads

@@ -60,7 +60,9 @@ class OnnxRuntime(EdgeRuntime):
             raise
         return made
 
-    def layer_errors(self, model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:
+    def layer_errors(
+        self, model: Model, config: LowerConfig, samples: int, *, alone: bool = True
+    ) -> tuple[LayerError, ...]:
         """Noise by layer on the first calibration samples; both graphs run in ONNX Runtime.
 
         Raises:
@@ -69,7 +71,7 @@ class OnnxRuntime(EdgeRuntime):
         from edgesdk.quantize import _onnx
 
         graph, model = _float_graph(model, config, sizes=True)
-        return _onnx.layer_errors(graph, model, config, samples)
+        return _onnx.layer_errors(graph, model, config, samples, alone)
 
     def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         from edgesdk.runtimes._onnx_run import OnnxRunner, open_session, options

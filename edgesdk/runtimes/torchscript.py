@@ -77,11 +77,14 @@ class TorchScriptRuntime(EdgeRuntime):
             min_runtime=release, warnings=(DEPRECATED, *old, *lite.warnings), layers=lite.layers,
         )  # fmt: skip
 
-    def layer_errors(self, model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:
+    def layer_errors(
+        self, model: Model, config: LowerConfig, samples: int, *, alone: bool = True
+    ) -> tuple[LayerError, ...]:
         from edgesdk.quantize import _fx
         from edgesdk.runtimes._ts_lower import quantizable
 
-        return _fx.layer_errors(replace(model, program=quantizable(model, config.quantization)), config, samples)
+        ready = replace(model, program=quantizable(model, config.quantization))
+        return _fx.layer_errors(ready, config, samples, alone)
 
     def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         from edgesdk.runtimes._ts_save import is_quantized, read_bytecode

@@ -42,7 +42,7 @@ class Noise:
         return 10 * math.log10(max(self.signal, 1e-300) / self.error)
 
 
-def layer_errors(model: Model, config: LowerConfig, samples: int) -> tuple[LayerError, ...]:
+def layer_errors(model: Model, config: LowerConfig, samples: int, with_alone: bool) -> tuple[LayerError, ...]:
     """See ``EdgeRuntime.layer_errors``. Needs ``config.calibration`` whatever the scheme.
 
     Raises:
@@ -59,7 +59,7 @@ def layer_errors(model: Model, config: LowerConfig, samples: int) -> tuple[Layer
         noise = _side_by_side(prepared, work, made, feeds)
         ranked = sorted(noise, key=lambda name: (_worst_first(noise[name].db), name))
         weighted = sorted(ranked, key=lambda name: not made.layers[name].bytes)  # those that restoring helps
-        alone = _alone(prepared, made, weighted[:_ALONE], feeds)
+        alone = _alone(prepared, made, weighted[:_ALONE], feeds) if with_alone else {}
     return tuple(LayerError(n, made.layers[n].op, noise[n].db, alone.get(n)) for n in ranked)
 
 

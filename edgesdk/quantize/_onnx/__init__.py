@@ -62,7 +62,7 @@ def _old_opset(config: LowerConfig) -> UsageError:
     )  # fmt: skip
 
 
-def layer_errors(graph: ir.Model, model: Model, config: LowerConfig, count: int) -> tuple[LayerError, ...]:
+def layer_errors(graph: ir.Model, model: Model, config: LowerConfig, count: int, alone: bool) -> tuple[LayerError, ...]:
     """Noise by layer, the noisiest first, measured on ``count`` calibration samples.
 
     Raises:
@@ -76,7 +76,7 @@ def layer_errors(graph: ir.Model, model: Model, config: LowerConfig, count: int)
     def make(left: frozenset[str]) -> Quantized:
         return _carried_out(_prepare.copy(ready), config, left, ranges)
 
-    return _errors.layer_errors(ready, make, keep, store.first, count)
+    return _errors.layer_errors(ready, make, keep, store.first, count, alone)
 
 
 def _ready(graph: ir.Model, model: Model) -> ir.Model:

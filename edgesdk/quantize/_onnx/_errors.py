@@ -53,7 +53,12 @@ class _Ratio:
 
 
 def layer_errors(
-    graph: ir.Model, make: Make, keep: frozenset[str], samples: Callable[[int], Iterable[Sample]], count: int
+    graph: ir.Model,
+    make: Make,
+    keep: frozenset[str],
+    samples: Callable[[int], Iterable[Sample]],
+    count: int,
+    with_alone: bool,
 ) -> tuple[LayerError, ...]:
     """The noisiest layer first; ties by name.
 
@@ -63,13 +68,15 @@ def layer_errors(
     Args:
         samples: gives the first N samples.
         count: samples to measure on.
+        with_alone: quantize each layer by itself as well; those inside a branch are in any case.
     """
     whole = make(keep)
     rows = {layer.name: layer for layer in whole.layers if layer.precision != "float32"}
     watched = {name: place for name, place in whole.places.items() if name in rows}
     noise = _along(graph, whole.graph, watched, samples(count))
     order = sorted(rows, key=lambda name: (_rank(noise.get(name)), name))
-    alone = _alone(graph, make, whole, order[:_ALONE], samples(min(count, _ALONE_SAMPLES)))
+    chosen = order[:_ALONE] if with_alone else [name for name in order if name not in noise]  # inside a branch
+    alone = _alone(graph, make, whole, chosen, samples(min(count, _ALONE_SAMPLES))) if chosen else {}
     made = [_error(rows[name], noise, alone) for name in order]
     return tuple(sorted(made, key=lambda e: (_rank(e.snr_db), e.name)))
 

@@ -10,6 +10,7 @@ from edgesdk.artifacts import Layer, Model, Warn
 from edgesdk.errors import UnsupportedError
 from edgesdk.quantize import _already
 from edgesdk.quantize._pt2e import _calibrate as calibrate
+from edgesdk.quantize._pt2e import _coreml
 from edgesdk.quantize._pt2e import _graph as graphs
 from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
 from edgesdk.quantize._pt2e._fold import fold_weights, strip
@@ -80,6 +81,8 @@ def quantize(model: Model, config: LowerConfig, refused: Reasons | None = None) 
 def convert(model: Model, config: LowerConfig, *, keep_weights: bool = False, refused: Reasons = _NONE) -> Converted:
     """The quantized graph; see :func:`quantize`."""
     refuse_backend(config)
+    if config.quantization == "weight-int8" and config.backend == "coreml":
+        return convert_coreml_weights(model, config, refused)
     if config.quantization.startswith("weight-"):
         return convert_weights(model, config, refused)
     if config.quantization == "dynamic-int8":
@@ -99,7 +102,13 @@ def refuse_backend(config: LowerConfig) -> None:
             "quantization_unsupported", "The portable kernels can't read int4 weights.",
             why="Only XNNPACK keeps two weights in a byte.", fix="Use --backend xnnpack, or --quantize weight-int8.",
         )  # fmt: skip
-    if backend not in ("xnnpack", "portable"):
+    if backend == "coreml" and config.quantization not in _coreml.SCHEMES:
+        raise UnsupportedError(
+            "quantization_unsupported", f"There is no {config.quantization} for the back end 'coreml'.",
+            why="ExecuTorch's quantizer for Core ML has fixed ranges or int8 weights only.",
+            fix="Use --quantize static-int8 or weight-int8 for Core ML.",
+        )  # fmt: skip
+    if backend not in ("xnnpack", "portable", "coreml"):
         raise UnsupportedError(
             "quantization_unsupported", f"There is no {config.quantization} for the back end '{backend}'.",
             why="No engine on this machine runs what it would give, and a quantized file that nobody ran is not shipped.",
@@ -131,6 +140,8 @@ def convert_static(
         if len(unfit) > len(refused):
             prepared, record = _calibrated(model, config, replace(wishes, reasons=unfit))
         calibrate.check_observers(prepared, record.quantized)
+        if config.backend == "coreml":  # no limits on scales, and biases stay float
+            return _converted(prepared, record, keep_weights)
         calibrate.protect_biases(prepared, record.quantized)
         extreme = calibrate.refused(prepared, record.quantized)
         if extreme:
@@ -147,9 +158,11 @@ def _calibrated(model: Model, config: LowerConfig, wishes: Wishes) -> tuple[Grap
 
     program: Any = model.program
     scheme: Any = find(config.quantization, config.options)
-    chosen, record = quantizer(wishes)
+    for_coreml = config.backend == "coreml"
+    chosen, record = _coreml.quantizer(wishes, weights_only=False) if for_coreml else quantizer(wishes)
     module = graphs.module_of(program)
-    widen(module, wishes.keep)
+    if not for_coreml:
+        widen(module, wishes.keep)
     prepared: Any = prepare_pt2e(module, chosen)
     if not any(site.weight is not None for site in record.quantized):
         raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize weight-int8 or dynamic-int8")
@@ -243,6 +256,21 @@ def convert_weights(model: Model, config: LowerConfig, refused: Reasons = _NONE)
         better = "--quantize static-int8" if not record.quantized else "--quantize weight-int8"
         raise nothing_quantized(config.quantization, record.sites, record.why, better)
     return Converted(module, record, done.weights, done.precisions)
+
+
+def convert_coreml_weights(model: Model, config: LowerConfig, refused: Reasons) -> Converted:
+    """int8 weights, arithmetic in float16, as Core ML's quantizer places them."""
+    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+
+    program: Any = model.program
+    with graphs.quiet():
+        chosen, record = _coreml.quantizer(replace(wishes_of(config), reasons=refused), weights_only=True)
+        prepared = prepare_pt2e(graphs.module_of(program), chosen)
+        record.quantized = [site for site in record.quantized if site.weight is not None]
+        if not record.quantized:
+            raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize fp16")
+        calibrate.fixed_values(prepared)  # the observers of weights see them, without a run
+        return _converted(prepared, record, False)
 
 
 def unrolled(program: Any) -> Any:

@@ -8,12 +8,14 @@ taken one after the other, and only sums of squares are kept.
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import LayerError, Model
 from edgesdk.quantize._pt2e import _graph as graphs
+from edgesdk.quantize._pt2e._fold import is_quantize
 from edgesdk.quantize._pt2e._sites import Site
 
 if TYPE_CHECKING:
@@ -58,7 +60,11 @@ class Measured:
 
 
 def measure(
-    module: GraphModule, sites: Sequence[Site], weights: Mapping[str, Any], calls: Callable[[], Iterator[list[Any]]]
+    module: GraphModule,
+    sites: Sequence[Site],
+    weights: Mapping[str, Any],
+    calls: Callable[[], Iterator[list[Any]]],
+    alone: bool,
 ) -> tuple[LayerError, ...]:
     """Errors of the quantized layers, those that harm the outputs most first.
 
@@ -66,6 +72,7 @@ def measure(
         module: the converted graph.
         weights: float weights of the layers, by the operator's node name.
         calls: gives the flat arguments of calls, the same each time.
+        alone: whether each layer is also quantized by itself.
     """
     import torch
 
@@ -75,7 +82,7 @@ def measure(
         for leaves in calls():
             _own_errors(plan, found, leaves)
         found.sort(key=lambda m: (_finite(m.own.db), m.sites[0].name))
-        if not plan.writes:
+        if alone and not plan.writes:
             for leaves in calls():
                 _errors_alone(plan, found[:MOST_ALONE], leaves)
     return tuple(sorted((m.error() for m in found), key=_harm))
@@ -99,12 +106,18 @@ def _grouped(sites: Sequence[Site]) -> list[Measured]:
 
 
 def _own_errors(plan: _Plan, found: Sequence[Measured], leaves: list[Any]) -> None:
-    watched = {plan.output_of(site) for m in found for site in m.sites}
-    wanted = plan.run(leaves, frozenset(), watched)
-    got = plan.run(leaves, None, watched)
+    owners: dict[Node, list[Measured]] = {}
     for measured in found:
-        for node in map(plan.output_of, measured.sites):
-            measured.own.add(wanted[node], got[node])
+        for site in measured.sites:
+            owners.setdefault(plan.output_of(site), []).append(measured)
+    wanted = plan.run(leaves, frozenset(), set(owners))
+
+    def compare(node: Node, value: Any) -> None:
+        for measured in owners.get(node, ()):
+            measured.own.add(wanted[node], value)
+        wanted.pop(node, None)
+
+    plan.run(leaves, None, set(), compare)
 
 
 def _errors_alone(plan: _Plan, found: Sequence[Measured], leaves: list[Any]) -> None:
@@ -126,6 +139,7 @@ class _Plan:
 
         self.nodes = list(module.graph.nodes)
         self.by_name = {node.name: node for node in self.nodes}
+        self._done_after = _last_readers(self.nodes)
         self.writes = bool(_ts_alias.mutated(module.graph))
         self._module = module
         self._weights: dict[Node, Any] = {}
@@ -141,7 +155,7 @@ class _Plan:
     def output_of(self, site: Site) -> Node:
         """The node that holds the layer's result as those behind it see it."""
         last: Any = self.by_name[site.last.name]
-        behind = [dq for q in last.users if _is_quantize(q) for dq in q.users if _is_pair(dq)]
+        behind = [dq for q in last.users if is_quantize(q) for dq in q.users if _is_pair(dq)]
         found: Node = behind[0] if behind else last
         return found
 
@@ -149,35 +163,43 @@ class _Plan:
         """The pairs that belong to the layer."""
         node, last = self.by_name[site.node.name], self.by_name[site.last.name]
         before = {n for n in node.all_input_nodes if _is_pair(n) or n in self._weights}
-        behind = {dq for q in last.users if _is_quantize(q) for dq in q.users if _is_pair(dq)}
+        behind = {dq for q in last.users if is_quantize(q) for dq in q.users if _is_pair(dq)}
         return frozenset(before | behind)
 
-    def run(self, leaves: list[Any], active: frozenset[Node] | None, watched: set[Node] | None) -> dict[Node, Any]:
-        """Values of the watched nodes (all when None) with the pairs of ``active`` at work (all when None)."""
+    def run(
+        self,
+        leaves: list[Any],
+        active: frozenset[Node] | None,
+        watched: set[Node] | None,
+        see: Callable[[Node, Any], None] = lambda node, value: None,
+    ) -> dict[Node, Any]:
+        """Values of the watched nodes (all when None) with the pairs of ``active`` at work (all when None); ``see`` is called
+        with each value when it is there."""
         given = iter(leaves)
         values: dict[Node, Any] = {}
-        left = {node: len(node.users) for node in self.nodes}
         for node in self.nodes:
             values[node] = next(given) if node.op == "placeholder" else self._value(node, values, active)
+            see(node, values[node])
             if watched is None:
                 continue
-            for source in node.all_input_nodes:
-                left[source] -= 1
-                if not left[source] and source not in watched:
+            for source in self._done_after[node]:
+                if source not in watched:
                     values.pop(source, None)
         for name, value in self._state.items():
             graphs.attribute(self._module, name).copy_(value)
         return values
 
-    def rerun(self, base: dict[Node, Any], active: frozenset[Node]) -> dict[Node, Any]:
-        """Like :meth:`run`, computing only what the pairs of ``active`` change."""
+    def rerun(self, base: dict[Node, Any], active: frozenset[Node]) -> Mapping[Node, Any]:
+        """The outputs of :meth:`run`, computing only what the pairs of ``active`` change."""
         changed: dict[Node, Any] = {}
-        values = _Overlay(changed, base)
+        values = ChainMap(changed, base)
         for node in self.nodes:
             moved = any(source in changed for source in node.all_input_nodes)
             if node in active or moved:
                 changed[node] = self._value(node, values, active)
-        return {**base, **changed}
+            for source in self._done_after[node]:
+                changed.pop(source, None)
+        return values
 
     def outputs(self, values: Mapping[Node, Any]) -> list[Any]:
         import torch
@@ -189,7 +211,7 @@ class _Plan:
         import torch
 
         if active is not None:
-            if _is_quantize(node) and all(_is_pair(user) for user in node.users):
+            if is_quantize(node) and all(_is_pair(user) for user in node.users):
                 return values[node.args[0]]  # its partner does both steps or none
             if _is_pair(node):
                 return self._both(node, values) if node in active else values[node.args[0]]
@@ -212,25 +234,19 @@ class _Plan:
         return node.target(whole, *steps[1])
 
 
-class _Overlay:
-    """Looks into the first mapping, then into the second."""
-
-    def __init__(self, first: Mapping[Node, Any], second: Mapping[Node, Any]) -> None:
-        self._first, self._second = first, second
-
-    def __getitem__(self, node: Node) -> Any:
-        return self._first[node] if node in self._first else self._second[node]
-
-    def __contains__(self, node: Node) -> bool:
-        return node in self._first or node in self._second
+def _last_readers(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
+    """For each node, those that nobody reads after it."""
+    last: dict[Node, Node] = {}
+    for node in nodes:
+        last.update(dict.fromkeys(node.all_input_nodes, node))
+    found: dict[Node, list[Node]] = {node: [] for node in nodes}
+    for source, reader in last.items():
+        found[reader].append(source)
+    return found
 
 
 def _name(node: Any) -> str:
     return str(node.target) if node.op == "call_function" else ""
-
-
-def _is_quantize(node: Any) -> bool:
-    return _name(node).startswith(("quantized_decomposed.quantize_per_", "torchao.quantize_affine"))
 
 
 def _is_dequantize(node: Any) -> bool:
@@ -239,7 +255,7 @@ def _is_dequantize(node: Any) -> bool:
 
 def _is_pair(node: Any) -> bool:
     """The second node of a quantization of an activation."""
-    return _is_dequantize(node) and _is_quantize(node.args[0])
+    return _is_dequantize(node) and is_quantize(node.args[0])
 
 
 def _is_weight(node: Any) -> bool:
@@ -247,7 +263,7 @@ def _is_weight(node: Any) -> bool:
     return _is_dequantize(node) and node.args[0].op == "get_attr"
 
 
-def layer_errors(model: Model, config: Any, samples: int) -> tuple[LayerError, ...]:
+def layer_errors(model: Model, config: Any, samples: int, alone: bool) -> tuple[LayerError, ...]:
     """See ``EdgeRuntime.layer_errors``."""
     from edgesdk.data import Store
     from edgesdk.quantize._pt2e._apply import convert
@@ -261,4 +277,4 @@ def layer_errors(model: Model, config: Any, samples: int) -> tuple[LayerError, .
         return (graphs.leaves_of(model, sample.feed) for sample in store.first(samples))
 
     with graphs.quiet():
-        return measure(made.module, made.record.quantized, made.weights, calls)
+        return measure(made.module, made.record.quantized, made.weights, calls, alone)
