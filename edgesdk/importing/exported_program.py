@@ -269,11 +269,11 @@ def _unreadable(archive: _Archive, exc: Exception) -> EdgeError:
 
 
 def _unreadable_block(path: Path, name: str) -> UnsupportedError:
-    """torch saves these blocks, and can't read its own file (seen with 2.15.0)."""
+    """Seen with torch 2.15.0, when such blocks lie in each other."""
     said = {"autocast": "torch.autocast", "set_grad_enabled": "torch.no_grad"}.get(name, name)
     return UnsupportedError(
-        "saved_block", f"{path} holds a block of {said}, which torch can save but not read back.",
-        why="torch.export keeps such a block as a graph of its own, and its file format drops the sizes inside.",
+        "saved_block", f"{path} holds a block of {said} in a form that torch can save but not read back.",
+        why="torch.export keeps such a block as a graph of its own; of blocks in each other its file drops what comes out.",
         fix=f"Take {said} out of forward() and export again, or give edgesdk the code, file.py:factory: it takes such blocks.",
     )  # fmt: skip
 

@@ -84,6 +84,27 @@ def test_a_model_that_counts_on_autocast_is_refused_by_name() -> None:
     assert "test_autocast.py:" in caught.value.message
 
 
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+@pytest.mark.parametrize(("device", "code"), [("cuda", None), ("cpu", "autocast")])
+def test_a_saved_program_with_one_block(device: str, code: str | None, tmp_path: Path) -> None:
+    class Once(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.autocast(device, torch.bfloat16):
+                y = x @ x.T
+            return y.float()
+
+    path, x = tmp_path / "net.pt2", torch.randn(2, 8)
+    torch.export.save(torch.export.export(Once().eval(), (x,)), path)
+    if code:
+        with pytest.raises(UnsupportedError) as caught:
+            import_model(locate(str(path), ImportOptions()), ImportOptions())
+        assert (caught.value.code, "x @ x.T" in caught.value.message) == (code, True)
+        return
+    model = import_model(locate(str(path), ImportOptions()), ImportOptions())
+    assert model.program is not None
+    torch.testing.assert_close(model.program.module()(x), x @ x.T)
+
+
 def adopted(net: nn.Module) -> Model:
     return adopt_program(torch.export.export(net.eval(), (torch.randn(2, 8),)), HERE, ImportOptions())
 
