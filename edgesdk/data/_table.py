@@ -42,8 +42,11 @@ def map_columns(columns: Sequence[str], signature: Signature, where: str) -> Col
             fix="Rename one of them.",
         )  # fmt: skip
     label = _named(LABEL, columns, where)
-    stray = None if label else like_label([c for c in columns if c not in {spec.name for spec in signature.inputs}])
-    inputs, missing = _inputs(signature, [c for c in columns if c not in (*label, stray)], where)
+    inputs, missing = _inputs(signature, columns, label, where)
+    used = {name for names in inputs.values() for name in names}
+    stray = None if label else like_label([c for c in columns if c not in used])
+    if stray and missing:  # the label's column may be all that is in the way
+        missing = _inputs(signature, columns, (stray,), where)[1]
     if stray and not missing:
         raise InputError(
             "label_misnamed", f"{where} has no column '{LABEL}', and '{stray}' looks like it.",
@@ -60,12 +63,14 @@ def map_columns(columns: Sequence[str], signature: Signature, where: str) -> Col
     return Columns(inputs, label)
 
 
-def _inputs(signature: Signature, columns: Sequence[str], where: str) -> tuple[dict[str, tuple[str, ...]], str | None]:
-    """The columns of each input, and the first input that has none."""
+def _inputs(
+    signature: Signature, columns: Sequence[str], label: tuple[str, ...], where: str
+) -> tuple[dict[str, tuple[str, ...]], str | None]:
+    """The columns of each input, and the first input that has none. An input may be called as the labels are."""
     inputs = {spec.name: _named(spec.name, columns, where) for spec in signature.inputs}
     missing = [spec for spec in signature.inputs if not inputs[spec.name]]
     if len(signature.inputs) == 1 and missing:
-        inputs[missing[0].name] = _only(missing[0], list(columns))
+        inputs[missing[0].name] = _only(missing[0], [c for c in columns if c not in label])
         missing = [] if inputs[missing[0].name] else missing
     return inputs, missing[0].name if missing else None
 

@@ -353,3 +353,10 @@ def test_an_input_may_be_called_as_labels_are(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", y=smooth(4, 1, 8, 8), label=np.zeros(4, np.int64))
     _, store = written(tmp_path / "a.npz", facts(signature(TensorSpec("y", "float32", (1, 1, 8, 8)))), tmp_path)
     assert len(store) == 4 and store.labelled
+
+
+def test_columns_that_the_input_needs_are_no_misnamed_label(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("x,y,z\n1,2,3\n4,5,6\n")
+    three = signature(TensorSpec("input", "float32", (1, 3)))
+    _, store = written(tmp_path / "points.csv", facts(three), tmp_path)
+    assert store[1].feed["input"].tolist() == [[4, 5, 6]] and not store.labelled
