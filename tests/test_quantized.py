@@ -186,3 +186,29 @@ def test_unreadable_data_leave_nothing(lab: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         made(lab, tmp_path / "out", calibration=str(tmp_path / "bad.npz"))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_bundle_alone_tells_how_its_files_did(lab: Path, tmp_path: Path) -> None:
+    from edgesdk import report
+    from edgesdk.bundle import EdgeBundle
+
+    package = made(lab, tmp_path / "out", quantize=["none", "static-int8"])
+    with EdgeBundle.open(package.bundle) as bundle:
+        manifest = bundle.manifest
+    for variant, part in zip(package.document["variants"], manifest.variants, strict=True):
+        found = part.evaluation
+        assert found is not None and found.score is not None
+        shown = {"name": found.score.name, "original": found.score.original, "value": found.score.value}
+        assert shown == {key: variant["metric"][key] for key in shown}
+        assert (found.top1, found.data) == (variant["top1_agreement"], "evaluation")
+    text = report.render(manifest.to_json(), "md")
+    score = manifest.variants[1].evaluation.score  # type: ignore[union-attr]
+    assert f"{score.original:.2f} → {score.value:.2f}" in text  # type: ignore[union-attr]
+    sizes = package.document["bundle_parts"]
+    assert sum(sizes.values()) == package.document["bundle_bytes"] == package.bundle.stat().st_size
+    assert sizes["golden"] > 0
+    table = (package.output / "README.md").read_text(encoding="utf-8")
+    assert "of evaluation data" in table and "visible differences" not in table
+    for warning in package.document["warnings"]:
+        if "variants" in warning:
+            assert any(id_ in warning["message"] for id_ in warning["variants"])
