@@ -43,6 +43,16 @@ def test_the_sample_is_a_signed_apk_that_android_tools_accept(tool: Any, apk: Pa
 
 
 @pytest.mark.slow
+def test_a_debug_build_of_the_bench_app_says_that_it_is_one(tool: Any, emitted: Path, tmp_path: Path) -> None:
+    options = ["--bundle", str(emitted / "demo.edge"), "--abi", ABI, "--debuggable", "--out", str(tmp_path)]
+    assert tool.main(["bench", *options]) == 0
+    badging = tool.run("aapt", "dump", "badging", tmp_path / "bench-debug.apk")
+    assert "application-debuggable" in badging and "package: name='dev.edgesdk.bench'" in badging
+    with zipfile.ZipFile(tmp_path / "bench-debug.apk") as archive:
+        assert archive.getinfo("classes.dex").file_size > 300_000, "a debug build isn't shrunk"
+
+
+@pytest.mark.slow
 def test_pitfall_p_04_misaligned_libraries_are_found(apk: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(apk) as archive:
         library = bytearray(archive.read(f"lib/{ABI}/libfbjni.so"))

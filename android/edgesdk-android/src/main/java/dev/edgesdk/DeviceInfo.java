@@ -184,6 +184,13 @@ public final class DeviceInfo {
     return millivolts == null ? null : millivolts / 1000.0;
   }
 
+  /** What the battery holds, in µAh; it falls while the device works. Null where there is no counter. */
+  public @Nullable Integer batteryMicroampereHours() {
+    BatteryManager manager = (BatteryManager) context.getSystemService(Context.BATTERY_SERVICE);
+    int value = manager == null ? 0 : manager.getIntProperty(BatteryManager.BATTERY_PROPERTY_CHARGE_COUNTER);
+    return value <= 0 ? null : Integer.valueOf(value); // Integer.MIN_VALUE, or 0 on older ones
+  }
+
   /** Whether it hangs on a charger. */
   public @Nullable Boolean charging() {
     Integer plugged = extra(BatteryManager.EXTRA_PLUGGED);

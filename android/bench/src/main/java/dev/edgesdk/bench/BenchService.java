@@ -15,6 +15,7 @@ import org.json.JSONObject;
 /** One measurement in a process that lives for nothing else. The screen's process waits for the file it writes. */
 public final class BenchService extends Service {
   static final String INDEX = "index";
+  static final int ENERGY = -1;
   static final String FILE = "file";
 
   @Override
@@ -34,7 +35,11 @@ public final class BenchService extends Service {
   private JSONObject result(Map<String, String> given, int index) {
     try {
       Options options = Options.of(given);
-      JSONObject found = new ProcessRun(options, new Phone(this, options)).run(index);
+      ProcessRun run = new ProcessRun(options, new Phone(this, options));
+      if (index == ENERGY) {
+        return run.energy();
+      }
+      JSONObject found = run.run(index);
       found.getJSONObject("process").put("pid", Process.myPid());
       return found;
     } catch (Exception | LinkageError | OutOfMemoryError failure) { // of engines and files: the report tells it

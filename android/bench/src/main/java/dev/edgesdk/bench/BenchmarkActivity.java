@@ -38,7 +38,7 @@ import org.json.JSONObject;
 public final class BenchmarkActivity extends Activity {
   static final String TAG = "edgesdk.bench";
   static final List<String> NAMES = Collections.unmodifiableList(
-      Arrays.asList("profile", "bundle", "variant", "threads", "seed", "args"));
+      Arrays.asList("profile", "bundle", "variant", "threads", "seed", "energy", "args"));
   private static final long PATIENCE_MS = 300_000;
 
   private TextView text;
@@ -110,7 +110,7 @@ public final class BenchmarkActivity extends Activity {
     for (int index = 0; index < options.processes; index++) {
       Cooldown cooldown = Cooldown.await(this, options, start, spin);
       tell("process " + (index + 1) + " of " + options.processes);
-      JSONObject run = process(given, index);
+      JSONObject run = process(given, index, PATIENCE_MS);
       if (run.has("error")) {
         throw new IOException(run.getString("error"));
       }
@@ -120,16 +120,24 @@ public final class BenchmarkActivity extends Activity {
       }
       runs.add(run);
     }
+    JSONObject energy = null;
+    if (options.energySeconds > 0) { // a process of its own, after those that are timed
+      tell("energy: 2 × " + options.energySeconds + " s");
+      energy = process(given, BenchService.ENERGY, PATIENCE_MS + 2000L * options.energySeconds);
+      if (energy.has("error")) {
+        throw new IOException(energy.getString("error"));
+      }
+    }
     List<String> command = new ArrayList<>(Collections.singletonList("am start"));
     for (String name : NAMES) {
       if (given.containsKey(name)) {
         command.add(name + "=" + given.get(name));
       }
     }
-    return new Report(options, Phone.device(start), preflight, runs).make(version(), command, !given.isEmpty());
+    return new Report(options, Phone.device(start), preflight, runs, energy).make(version(), command, !given.isEmpty());
   }
 
-  private JSONObject process(Map<String, String> given, int index)
+  private JSONObject process(Map<String, String> given, int index, long patienceMs)
       throws IOException, JSONException, InterruptedException {
     File file = new File(getFilesDir(), "process-" + index + ".json");
     if (file.exists() && !file.delete()) {
@@ -155,7 +163,7 @@ public final class BenchmarkActivity extends Activity {
       throw new IOException("The measuring process does not start.");
     }
     try {
-      long end = System.currentTimeMillis() + PATIENCE_MS;
+      long end = System.currentTimeMillis() + patienceMs;
       while (!file.exists() && !gone.get() && System.currentTimeMillis() < end) {
         Thread.sleep(50);
       }
@@ -165,7 +173,7 @@ public final class BenchmarkActivity extends Activity {
     if (!file.exists()) {
       return BenchService.failure(new IOException(gone.get()
           ? "RUNNER_CRASHED: process " + index + " died; adb logcat says why."
-          : "Process " + index + " gave no result in " + PATIENCE_MS / 1000 + " s."));
+          : "Process " + index + " gave no result in " + patienceMs / 1000 + " s."));
     }
     return new JSONObject(Proc.read(file));
   }

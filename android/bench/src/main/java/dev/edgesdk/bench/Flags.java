@@ -33,6 +33,12 @@ final class Flags {
     }
   }
 
+  /** A flag that is a sign of throttling in this case only: §6 counts a drift upwards, not one downwards. */
+  void addSign(String code, String message, Integer process) throws JSONException {
+    add(code, message, process);
+    evidence.put(code + ": " + message);
+  }
+
   boolean has(String code) {
     return codes.contains(code);
   }

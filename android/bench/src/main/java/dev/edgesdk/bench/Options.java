@@ -12,6 +12,7 @@ final class Options {
   final String variant;
   final int threads;
   final long seed;
+  final int energySeconds;
   final int processes;
   final int minIterations;
   final double minSeconds;
@@ -25,6 +26,7 @@ final class Options {
     variant = word(given, "variant", "");
     threads = (int) number(given, "threads", 0);
     seed = number(given, "seed", 0);
+    energySeconds = (int) Math.min(86_400, number(given, "energy", 0));
     boolean smoke = smoke();
     if (!smoke && !profile.equals("quick")) {
       throw new IllegalArgumentException("profile=" + profile + ": this app runs smoke and quick.");
@@ -44,8 +46,8 @@ final class Options {
    */
   static Options of(Map<String, String> given) {
     for (String name : new TreeMap<>(given).keySet()) {
-      if (!Arrays.asList("profile", "bundle", "variant", "threads", "seed", "args").contains(name)) {
-        throw new IllegalArgumentException(name + ": unknown; known: bundle, profile, seed, threads, variant.");
+      if (!Arrays.asList("profile", "bundle", "variant", "threads", "seed", "energy", "args").contains(name)) {
+        throw new IllegalArgumentException(name + ": unknown; known: bundle, energy, profile, seed, threads, variant.");
       }
     }
     return new Options(given);

@@ -52,6 +52,26 @@ final class Phone implements ProcessRun.Platform {
   }
 
   @Override
+  public Trace.Source trace() {
+    return new Trace.Source() {
+      @Override
+      public String residency() {
+        return Trace.residency(new File("/sys/devices/system/cpu/cpufreq"));
+      }
+
+      @Override
+      public String stat() {
+        return Proc.readOrNull(new File("/proc/thread-self/stat"));
+      }
+
+      @Override
+      public String schedstat() {
+        return Proc.readOrNull(new File("/proc/thread-self/schedstat"));
+      }
+    };
+  }
+
+  @Override
   public JSONObject state() throws JSONException {
     return state(DeviceInfo.read(context));
   }
@@ -70,6 +90,7 @@ final class Phone implements ProcessRun.Platform {
     put(state, "battery_level_pct", info.batteryLevel());
     put(state, "charging", info.charging());
     put(state, "voltage_uv", info.batteryVolts() == null ? null : Math.round(info.batteryVolts() * 1e6));
+    put(state, "charge_uah", info.batteryMicroampereHours());
     return state.put("freq_hz", now).put("freq_cap_hz", caps);
   }
 
@@ -128,8 +149,20 @@ final class Phone implements ProcessRun.Platform {
     Integer thermal = info.thermalStatus();
     check(checks, "thermal_status", thermal == null ? "skipped" : thermal > 0 ? "fail" : "pass", thermal, "0");
     check(checks, "screen_on", info.screenOn() ? "pass" : "warn", info.screenOn(), "Apps behind a dark screen are slow.");
-    check(checks, "load_average", "skipped", null, "Android hides it from apps.");
+    load(checks, Proc.readOrNull(new File("/proc/loadavg")), info.cpu().count());
     return checks;
+  }
+
+  /** Most Androids hide it from apps; then {@code wait_share} of each process tells of others that want the cores. */
+  static void load(JSONArray checks, String text, int cores) throws JSONException {
+    try {
+      Double average = text == null ? null : Double.valueOf(text.trim().split("\\s+")[0]);
+      String status = average == null ? "skipped" : average > 0.5 * cores ? "warn" : "pass";
+      check(checks, "load_average", status, average,
+          average == null ? "Android hides it from apps." : "At most half of the cores.");
+    } catch (NumberFormatException other) {
+      check(checks, "load_average", "skipped", null, "It isn't a number.");
+    }
   }
 
   private static void check(JSONArray to, String name, String status, Object value, String message)

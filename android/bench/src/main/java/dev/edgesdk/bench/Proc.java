@@ -74,6 +74,14 @@ final class Proc {
     }
   }
 
+  static String readOrNull(File file) {
+    try {
+      return read(file);
+    } catch (IOException denied) {
+      return null;
+    }
+  }
+
   static String read(File file) throws IOException {
     StringBuilder text = new StringBuilder();
     try (BufferedReader in = new BufferedReader(new FileReader(file))) {

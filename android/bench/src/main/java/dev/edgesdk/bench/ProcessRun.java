@@ -32,6 +32,8 @@ final class ProcessRun {
     int threads();
 
     boolean debuggable();
+
+    Trace.Source trace();
   }
 
   private final Options options;
@@ -110,6 +112,10 @@ final class ProcessRun {
     long[] samples = new long[Math.max(room, options.minIterations)];
     long[] starts = new long[samples.length];
     Long switches = Proc.involuntarySwitches();
+    double expected = Math.min(
+        1e9 * options.maxSeconds, Math.max(1e9 * options.minSeconds, typical * options.minIterations));
+    Trace trace = new Trace(platform.trace(), expected);
+    trace.begin();
     long begin = System.nanoTime();
     long end = begin;
     int count = 0;
@@ -119,7 +125,9 @@ final class ProcessRun {
       starts[count] = end - begin;
       samples[count++] = time(session, inner);
       end = System.nanoTime();
+      trace.mark(end - begin); // not within a sample
     }
+    trace.end(end - begin);
     Long after = Proc.involuntarySwitches();
     JSONObject measure = new JSONObject()
         .put("iterations", count)
@@ -130,7 +138,30 @@ final class ProcessRun {
     if (switches != null && after != null) {
       measure.put("ctx_switches_involuntary", after - switches);
     }
+    trace.put(record, measure, begin);
     record.put("measure", measure);
+  }
+
+  /** A run apart, for its energy: as long an idle time, then inferences; no timing of it is used. */
+  JSONObject energy() throws Exception {
+    Session.Config config = Session.Config.DEFAULT.withThreads(threads());
+    if (!options.variant.isEmpty()) {
+      config = config.withVariant(options.variant);
+    }
+    try (EdgeBundle bundle = platform.open(); Session session = bundle.session(config)) {
+      inputs = Inputs.make(session.manifest().inputs(), options.seed);
+      outputs = session.run(inputs.get(0));
+      JSONObject found = new JSONObject().put("idle_before", platform.state());
+      Thread.sleep(1000L * options.energySeconds);
+      found.put("idle_after", platform.state()).put("load_before", platform.state());
+      long end = System.nanoTime() + 1_000_000_000L * options.energySeconds;
+      long count = 0;
+      do {
+        time(session, 1);
+        count++;
+      } while (System.nanoTime() < end);
+      return found.put("load_after", platform.state()).put("inferences", count);
+    }
   }
 
   /** One sample: the mean of {@code inner} calls, in nanoseconds. */

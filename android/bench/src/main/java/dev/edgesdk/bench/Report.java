@@ -1,10 +1,15 @@
 package dev.edgesdk.bench;
 
 import java.text.SimpleDateFormat;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Date;
 import java.util.List;
 import java.util.Locale;
+import java.util.Set;
 import java.util.TimeZone;
+import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.UUID;
 import org.json.JSONArray;
 import org.json.JSONException;
@@ -14,11 +19,15 @@ import org.json.JSONObject;
 final class Report {
   static final String SCHEMA = "edgesdk.bench/1";
   private static final int FEWEST = 6;
+  private static final double MOST_WAIT = 0.05;
+  private static final double LEAST_FREQUENCY = 0.95;
 
   private final Options options;
   private final JSONObject device;
   private final JSONArray preflight;
   private final List<JSONObject> runs;
+  private final JSONObject energy;
+  private final List<JSONObject> marks = new ArrayList<>();
   private final Flags flags = new Flags();
 
   /**
@@ -26,12 +35,14 @@ final class Report {
    *
    * @param device the schema's {@code device}, with {@code emulated} and {@code debuggable} beside it
    * @param runs what {@link ProcessRun#run} gave
+   * @param energy what {@link ProcessRun#energy} gave; null when it wasn't asked for
    */
-  Report(Options options, JSONObject device, JSONArray preflight, List<JSONObject> runs) {
+  Report(Options options, JSONObject device, JSONArray preflight, List<JSONObject> runs, JSONObject energy) {
     this.options = options;
     this.device = device;
     this.preflight = preflight;
     this.runs = runs;
+    this.energy = energy;
   }
 
   static String utc(long millis) {
@@ -50,6 +61,7 @@ final class Report {
       flags.add("DEBUG_BUILD", debuggable
           ? "The bench app is debuggable: its code is not optimized." : "Android itself is a debug build.", null);
     }
+    preflightFlags();
     JSONArray processes = new JSONArray();
     int total = 0;
     for (JSONObject run : runs) {
@@ -128,13 +140,21 @@ final class Report {
     }
     if (stats.n() >= FEWEST) {
       double drift = stats.driftPercent();
-      if (Math.abs(drift) > 2) {
-        flags.add("LATENCY_DRIFT", String.format(Locale.ROOT, "%+.1f %% over the run.", drift), index);
+      String drifted = String.format(Locale.ROOT, "%+.1f %% over the run.", drift);
+      if (drift > 2) {
+        flags.addSign("LATENCY_DRIFT", drifted, index);
+      } else if (drift < -2) {
+        flags.add("LATENCY_DRIFT", drifted, index); // late warm-up, not throttling
       }
       if ((stats.percentile(0.75) - stats.percentile(0.25)) / stats.median() > 0.10) {
         flags.add("NOISY_WITHIN", "The interquartile range is more than 10 % of the median.", index);
       }
+      double ratio = Modes.ratio(stats.sorted);
+      if (ratio > 1) {
+        flags.add("BIMODAL", String.format(Locale.ROOT, "Two heaps of samples, one %.2f times the other.", ratio), index);
+      }
     }
+    trace(process, measure, index);
     JSONArray spin = process.optJSONArray("spin_probe_ns");
     if (spin != null && spin.length() == 2 && spin.getLong(1) > 1.10 * spin.getLong(0)) {
       flags.add("SPIN_PROBE_SLOW", spin.getLong(1) + " ns after, " + spin.getLong(0) + " ns before.", index);
@@ -145,6 +165,80 @@ final class Report {
     }
     state(process.optJSONObject("state_before"), index);
     state(process.optJSONObject("state_after"), index);
+  }
+
+  private void preflightFlags() throws JSONException {
+    for (int i = 0; i < preflight.length(); i++) {
+      JSONObject check = preflight.getJSONObject(i);
+      boolean warned = check.getString("status").equals("warn");
+      if (warned && check.getString("check").equals("load_average")) {
+        flags.add("BACKGROUND_LOAD", "The load average was " + check.get("value") + " before the run.", null);
+      }
+      if (warned && check.getString("check").equals("screen_on")) {
+        flags.add("SCREEN_OFF", "The screen was off.", null);
+      }
+    }
+  }
+
+  /** Cores, frequencies and neighbours while samples were taken; what {@link Trace} left beside the record goes away. */
+  private void trace(JSONObject process, JSONObject measure, int index) throws JSONException {
+    TreeMap<Integer, String> policies = Trace.policies(
+        device.getJSONObject("device").getJSONObject("cpu").getJSONArray("clusters"));
+    Set<String> used = new TreeSet<>();
+    JSONArray cpus = measure.optJSONArray("cpus_seen");
+    for (int i = 0; cpus != null && i < cpus.length(); i++) {
+      String policy = policies.get(cpus.getInt(i));
+      if (policy != null) {
+        used.add(policy);
+      }
+    }
+    if (used.size() > 1) {
+      flags.add("MIGRATED_CLUSTER", "The thread ran on cores " + cpus + ", which are of " + used.size() + " kinds.", index);
+    }
+    double wait = process.optDouble("wait_share", 0);
+    if (wait > MOST_WAIT && !flags.has("BACKGROUND_LOAD")) {
+      flags.add("BACKGROUND_LOAD", String.format(
+          Locale.ROOT, "The thread waited %.0f %% of its time for a core that others had.", 100 * wait), index);
+    }
+    if (measure.optLong("page_faults_major", 0) > 0) {
+      flags.add("MAJOR_FAULTS", measure.getLong("page_faults_major") + " pages came from the disk.", index);
+    }
+    JSONObject memory = process.getJSONObject("memory");
+    if (memory.getJSONObject("end").optLong("swap_bytes", 0) > memory.getJSONObject("baseline").optLong("swap_bytes", 0)) {
+      flags.add("SWAP_USED", "Memory of the process was swapped out.", index);
+    }
+    JSONArray states = process.optJSONArray("marks");
+    if (states != null && states.length() == 4) {
+      for (int i = 0; i < 4; i++) {
+        marks.add(states.getJSONObject(i));
+      }
+      for (String policy : used.isEmpty() && !policies.isEmpty() ? Collections.singleton(fastest()) : used) {
+        frequency(policy, states, index);
+      }
+    }
+    process.remove("marks");
+    process.remove("wait_share");
+  }
+
+  private String fastest() throws JSONException {
+    JSONArray clusters = device.getJSONObject("device").getJSONObject("cpu").getJSONArray("clusters");
+    return "policy" + clusters.getJSONObject(0).getJSONArray("cpus").getInt(0); // they come with the fastest first
+  }
+
+  private void frequency(String policy, JSONArray states, int index) throws JSONException {
+    JSONObject[] tables = new JSONObject[4];
+    for (int i = 0; i < 4; i++) {
+      tables[i] = states.getJSONObject(i).getJSONObject("time_in_state").optJSONObject(policy);
+      if (tables[i] == null) {
+        return;
+      }
+    }
+    double first = Trace.meanKilohertz(tables[0], tables[1]);
+    double last = Trace.meanKilohertz(tables[2], tables[3]);
+    if (first > 0 && last > 0 && last < LEAST_FREQUENCY * first && !flags.has("FREQ_DROPPED")) {
+      flags.add("FREQ_DROPPED", String.format(Locale.ROOT, "%s ran at %.0f MHz in the first third, at %.0f MHz in the last.",
+          policy, first / 1000, last / 1000), index);
+    }
   }
 
   private void state(JSONObject state, int index) throws JSONException {
@@ -203,8 +297,8 @@ final class Report {
         .put("offline_throughput_ips", JSONObject.NULL)
         .put("load", results.load())
         .put("memory", results.memory())
-        .put("energy", JSONObject.NULL)
-        .put("thermal", results.thermal(flags))
+        .put("energy", energy == null ? JSONObject.NULL : Energy.of(energy))
+        .put("thermal", results.thermal(flags, marks))
         .put("concurrency", new JSONArray())
         .put("accuracy", JSONObject.NULL)
         .put("profile", JSONObject.NULL);

@@ -129,7 +129,7 @@ final class Results {
         .put("model_increment_bytes", peak == null || before == null ? JSONObject.NULL : Long.valueOf(peak - before));
   }
 
-  JSONObject thermal(Flags flags) throws JSONException {
+  JSONObject thermal(Flags flags, List<JSONObject> marks) throws JSONException {
     Integer most = null;
     Integer start = null;
     Integer end = null;
@@ -146,6 +146,9 @@ final class Results {
           most = Math.max(most == null ? 0 : most, end);
         }
       }
+    }
+    for (JSONObject mark : marks) {
+      series.put(mark);
     }
     return new JSONObject()
         .put("status_start", start == null ? JSONObject.NULL : start)

@@ -35,7 +35,7 @@ final class BenchTest {
   private static final File ROOT = new File(System.getProperty("edgesdk.root", "../.."));
   private static final File BUNDLES = new File(System.getProperty("edgesdk.bundles", "../edgesdk/target/bundles"));
 
-  private static Options options(String... pairs) {
+  static Options options(String... pairs) {
     Map<String, String> given = new HashMap<>();
     for (int i = 0; i < pairs.length; i += 2) {
       given.put(pairs[i], pairs[i + 1]);
@@ -75,9 +75,29 @@ final class BenchTest {
     public boolean debuggable() {
       return false;
     }
+
+    @Override
+    public Trace.Source trace() {
+      return new Trace.Source() {
+        @Override
+        public String residency() {
+          return null;
+        }
+
+        @Override
+        public String stat() {
+          return Proc.readOrNull(new File("/proc/thread-self/stat"));
+        }
+
+        @Override
+        public String schedstat() {
+          return Proc.readOrNull(new File("/proc/thread-self/schedstat"));
+        }
+      };
+    }
   }
 
-  private static JSONObject device(boolean emulated, boolean debuggable, String build) throws JSONException {
+  static JSONObject device(boolean emulated, boolean debuggable, String build) throws JSONException {
     JSONObject cluster = new JSONObject().put("id", 0).put("cpus", new JSONArray(List.of(4, 5))).put("mask", "30")
         .put("max_freq_hz", 2_000_000_000L);
     JSONObject device = new JSONObject().put("manufacturer", "Example").put("model", "Desk")
@@ -87,9 +107,14 @@ final class BenchTest {
     return new JSONObject().put("device", device).put("emulated", emulated).put("debuggable", debuggable);
   }
 
-  private static JSONObject report(Options options, JSONObject device, JSONObject... runs) throws Exception {
+  static JSONObject report(Options options, JSONObject device, JSONObject... runs) throws Exception {
     JSONArray preflight = new JSONArray().put(new JSONObject().put("check", "emulator").put("status", "pass"));
-    JSONObject report = new Report(options, device, preflight, List.of(runs)).make("0.1.0", List.of("am start"), true);
+    return report(options, device, preflight, null, runs);
+  }
+
+  static JSONObject report(
+      Options options, JSONObject device, JSONArray preflight, JSONObject energy, JSONObject... runs) throws Exception {
+    JSONObject report = new Report(options, device, preflight, List.of(runs), energy).make("0.1.0", List.of("am start"), true);
     assertEquals(List.of(), faults(report.toString()));
     return report;
   }
@@ -106,7 +131,7 @@ final class BenchTest {
     }
   }
 
-  private static Set<String> codes(JSONObject report) throws JSONException {
+  static Set<String> codes(JSONObject report) throws JSONException {
     JSONArray flags = report.getJSONObject("validity").getJSONArray("flags");
     Set<String> found = new TreeSet<>();
     for (int i = 0; i < flags.length(); i++) {
@@ -116,7 +141,7 @@ final class BenchTest {
   }
 
   /** A process as a phone would record it, with these samples. */
-  private static JSONObject made(int index, long[] samples) throws JSONException {
+  static JSONObject made(int index, long[] samples) throws JSONException {
     JSONObject memory = new JSONObject();
     for (String stage : new String[] {"baseline", "after_load", "after_first", "end"}) {
       memory.put(stage, new JSONObject().put("source", "proc_status").put("rss_bytes", 50_000_000)
@@ -143,7 +168,7 @@ final class BenchTest {
             .put("backend", "xnnpack").put("threads", 2).put("load_mode", "mmap"));
   }
 
-  private static long[] steady(int seed, int count, long around) {
+  static long[] steady(int seed, int count, long around) {
     Random random = new Random(seed);
     long[] samples = new long[count];
     for (int i = 0; i < count; i++) {
@@ -162,6 +187,8 @@ final class BenchTest {
       assertFalse(report.getJSONObject("target").getBoolean("timing_valid"));
       assertTrue(codes(report).contains("TOO_FEW_SAMPLES"));
       assertTrue(run.getJSONObject("self_test").getBoolean("ok"));
+      JSONObject measure = report.getJSONArray("processes").getJSONObject(0).getJSONObject("measure");
+      assertTrue(measure.getLong("cpu_time_ns") > 0 && measure.getJSONArray("cpus_seen").length() >= 1);
       assertTrue(report.getJSONObject("results").getJSONObject("latency").isNull("p90_ns"));
     }
   }
