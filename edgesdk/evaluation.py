@@ -175,7 +175,7 @@ class Guarded:
         float_bytes: size of the float twin.
         max_drop: the limit that the file was held to; None for the default gate.
         stages: of quantization-aware training; empty for other schemes.
-        host: this machine's processor and what its arithmetic hides, see :func:`edgesdk.emulated.host_cpu`.
+        host: this machine's processor and the features that int8 kernels depend on, see :func:`edgesdk.emulated.host_cpu`.
         tried: with ``auto``, what became of every candidate: ``{"executorch-xnnpack-fp16": "kept"}``.
     """
 

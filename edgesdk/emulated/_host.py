@@ -1,4 +1,4 @@
-"""The CPU that judges where nothing is emulated, and what its arithmetic hides (pitfall Q-22)."""
+"""The CPU that judges where nothing is emulated, with the features that decide how it adds int8 products (pitfall Q-22)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ _FLAGS = (
     "ssse3", "sse4_1", "avx", "avx2", "fma", "avx512f", "avx512bw", "avx512_vnni", "avx_vnni", "avx_vnni_int8", "amx_int8",
     "asimd", "asimddp", "i8mm", "sve", "sve2",
 )  # fmt: skip
-_VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 
 
 @dataclass(frozen=True)
@@ -25,13 +24,11 @@ class HostCpu:
         machine: ``x86_64``, ``aarch64`` …
         name: what it calls itself; empty when it doesn't say.
         flags: the features that decide about int8 kernels; empty where the system lists none.
-        hides: a sentence about what an int8 check on it can't show; None when it computes as phones do.
     """
 
     machine: str
     name: str
     flags: tuple[str, ...]
-    hides: str | None
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "flags": list(self.flags)}
@@ -53,17 +50,4 @@ def read(machine: str, cpuinfo: str) -> HostCpu:
     listed = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     words = set(listed[1].split()) if listed else set()
     flags = tuple(flag for flag in _FLAGS if flag in words)
-    return HostCpu(machine, name[1].strip() if name else "", flags, _hides(machine, flags))
-
-
-def _hides(machine: str, flags: tuple[str, ...]) -> str | None:
-    if machine in ("aarch64", "arm64"):
-        return None
-    if machine in ("x86_64", "AMD64") and not flags:
-        return "Checked on an x86 CPU whose features are not known: phones round int8 otherwise, and it may saturate int8 products."
-    if machine in ("x86_64", "AMD64") and not _VNNI & set(flags):
-        return (
-            "Checked on an x86 CPU without VNNI: ONNX Runtime's int8 products saturate there at 16 bits, so its files look "
-            "worse here than on a phone."
-        )
-    return "Checked with x86 kernels, which round int8 otherwise than a phone's: single values may differ by a step."
+    return HostCpu(machine, name[1].strip() if name else "", flags)
