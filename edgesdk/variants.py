@@ -181,8 +181,11 @@ class Maker:
 
     def _can_judge(self, plan: VariantPlan) -> bool:
         """Files that no engine here runs are judged on the device; float files only when there is labelled data."""
-        if self.builder.samples is None or (plan.backend and plan.backend not in find(plan.runtime).runs_here):
+        runtime = find(plan.runtime)
+        if self.builder.samples is None:
             return False
+        if plan.backend and plan.backend not in runtime.runs_here:
+            return is_quantized(plan.quantization) and plan.backend in runtime.stand_ins
         return is_quantized(plan.quantization) or self.builder.config.eval is not None
 
     def _check_form(self, plan: VariantPlan) -> None:
@@ -222,6 +225,8 @@ class Maker:
     def _on_arm64(self, plan: VariantPlan, lowered: Lowered, guarded: Guarded) -> Guarded:
         """The same judgement on the arithmetic of phones, where the emulator is set up."""
         missing = _emulator(plan.runtime)
+        if plan.backend in find(plan.runtime).stand_ins:
+            missing = f"{plan.backend} files run on their own devices only; the figures are PyTorch's."
         if missing:
             return replace(guarded, arm64_why=missing)
         args = self._args(plan, file=str(lowered.path), limit=_ARM64_SAMPLES, seconds=_ARM64_SECONDS, **self._asked())

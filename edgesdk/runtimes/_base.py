@@ -70,6 +70,9 @@ class EdgeRuntime(ABC):
     """Back ends by preference; empty when the runtime has none."""
     runs_here: ClassVar[frozenset[str]] = frozenset()
     """Back ends whose files this machine's engine can execute (Core ML can't on Linux)."""
+    stand_ins: ClassVar[frozenset[str]] = frozenset()
+    """Back ends whose files don't run here, but whose quantized ones :meth:`load` can judge by something that computes alike,
+    as long as they lie where :meth:`lower` wrote them."""
     quantizations: ClassVar[tuple[str, ...]] = ("none", "fp16")
 
     @abstractmethod

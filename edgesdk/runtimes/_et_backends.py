@@ -48,7 +48,7 @@ def attempts(program: ExportedProgram, backend: str, rung: Rung) -> Iterator[Att
         yield Attempt("portable", list)
     else:
         # A file for these is asked for by name and can't be run here: without its delegate it would be a lie.
-        partitioner = _OTHERS[backend]()
+        partitioner = _coreml(quantized=native.is_quantized(program)) if backend == "coreml" else _OTHERS[backend]()
         yield Attempt("full", lambda: [partitioner])
 
 
@@ -131,12 +131,19 @@ def _short(target: Any) -> str:
     return str(getattr(target, "__name__", target)).removeprefix("aten.")
 
 
-def _coreml() -> Any:
+def _coreml(*, quantized: bool) -> Any:
     if native.version_of("coremltools") is None:
         raise missing_library("coremltools", "coreml", "lowering to Core ML")
     from executorch.backends.apple.coreml.partition import CoreMLPartitioner
 
-    return CoreMLPartitioner()
+    if not quantized:
+        return CoreMLPartitioner()
+    import coremltools
+    from executorch.backends.apple.coreml.compiler import CoreMLBackend
+
+    # The first whose casts take int8 (coremltools: "Parameter dtype of the cast operation").
+    specs = CoreMLBackend.generate_compile_specs(minimum_deployment_target=coremltools.target.iOS17)
+    return CoreMLPartitioner(compile_specs=specs)
 
 
 def _vulkan() -> Any:
@@ -158,4 +165,4 @@ def _mps() -> Any:
     return MPSPartitioner(compile_specs=[CompileSpec("use_fp16", bytes([True]))])
 
 
-_OTHERS: dict[str, Callable[[], Any]] = {"coreml": _coreml, "vulkan": _vulkan, "mps": _mps}
+_OTHERS: dict[str, Callable[[], Any]] = {"vulkan": _vulkan, "mps": _mps}

@@ -18,6 +18,7 @@ from edgesdk.artifacts import Lowered, Model, Rung, Warn
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes import _et_layers as layers
 from edgesdk.runtimes import _et_native as native
+from edgesdk.runtimes import _et_stand_in as stand_in
 from edgesdk.runtimes import _et_verifier
 from edgesdk.runtimes._base import LowerConfig
 from edgesdk.runtimes._et_backends import DELEGATES, Attempt, attempts
@@ -58,13 +59,15 @@ def lower(model: Model, config: LowerConfig, out: Path) -> Lowered:
     """Write ``out``; see ``EdgeRuntime.lower``."""
     backend = config.backend or "xnnpack"
     prepared, made = _lowered(model, config, Order(backend, config.rung, out))
+    if backend == "coreml" and prepared.layers:
+        stand_in.write(prepared.program, out)
     coverage, planned = cover(made.edge), planned_bytes(made.program.executorch_program)
     return Lowered(
         runtime="executorch", backend=backend, quantization=config.quantization, path=out, rung=made.attempt.rung,
         delegated_fraction=coverage.fraction, delegates=sum(coverage.delegates.values()),
         leftovers=coverage.leftovers, planned_bytes=planned, min_runtime=_release(native.version_of("executorch") or ""),
         warnings=(
-            *prepared.notes, *made.attempt.notes, *_remarks(backend, made.attempt.rung, coverage, model, planned)
+            *prepared.notes, *made.attempt.notes, *_remarks(config, made.attempt.rung, coverage, model, planned)
         ), layers=prepared.layers,
     )  # fmt: skip
 
@@ -208,7 +211,7 @@ def _upstream(program: ExportedProgram, attempt: Attempt, *, lenient: bool) -> M
     import torch
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
-    if any(str(node.target).startswith("quantized_decomposed") for node in program.graph.nodes):
+    if native.is_quantized(program):
         native.with_quantized_kernels()  # what no delegate takes is written in their out-variants
     with warnings.catch_warnings(), torch.no_grad(), _without_logs(), swapped(_et_verifier.swaps()):
         warnings.simplefilter("ignore")  # upstream's own deprecations; nothing that the user can act on
@@ -303,8 +306,8 @@ def _listed(coverage: Coverage, most: int = 4) -> str:
     return ", ".join(f"{name} ×{n}" for name, n in common[:most]) + more
 
 
-def _remarks(backend: str, rung: Rung, coverage: Coverage, model: Model, planned: int) -> list[Warn]:
-    found = []
+def _remarks(config: LowerConfig, rung: Rung, coverage: Coverage, model: Model, planned: int) -> list[Warn]:
+    found, backend = [], config.backend or "xnnpack"
     if backend != "portable" and rung != "portable" and coverage.macs and coverage.fraction < WELL_DELEGATED:
         found.append(Warn(
             "low_delegation", f"Only {coverage.fraction:.0%} of the multiply-accumulates run in the {backend} delegate; "
@@ -315,11 +318,24 @@ def _remarks(backend: str, rung: Rung, coverage: Coverage, model: Model, planned
             "planned_memory", f"{planned / 2**20:.0f} MiB of working memory are planned, for the upper bound of the "
             "dynamic sizes; smaller bounds need less.",
         ))  # fmt: skip
-    if backend == "coreml":
+    if backend == "coreml" and config.quantization not in ("none", "fp16"):
+        found += _about_coreml(config)
+    elif backend == "coreml":
         found.append(
             Warn("coreml_fp16", "Core ML computes in float16 by default; the file can't be run on this machine.")
         )
     return found
+
+
+def _about_coreml(config: LowerConfig) -> list[Warn]:
+    return [
+        Warn("coreml_ios17", f"{config.quantization} in Core ML needs iOS 17 or macOS 14."),
+        Warn(
+            "coreml_stand_in", "The file itself was not run: Core ML runs on Apple devices only. What is said of its accuracy "
+            "was measured on the same quantized program in PyTorch, in float32 between the int8 tensors, where Core ML "
+            "computes in float16. Check it on a device.",
+        ),
+    ]  # fmt: skip
 
 
 def _write(program: Any, out: Path, check: Callable[[Path], None]) -> None:

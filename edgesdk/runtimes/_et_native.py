@@ -60,6 +60,11 @@ def library() -> Any:
     return importlib.import_module(f"{package}.portable_lib")
 
 
+def is_quantized(program: Any) -> bool:
+    """Whether an exported program computes with integers in place of floats."""
+    return any(str(node.target).startswith("quantized_decomposed") for node in program.graph.nodes)
+
+
 def with_quantized_kernels() -> None:
     """Register ``quantized_decomposed::*`` kernels, once: a second registration would abort the process."""
     if not any(name.startswith("quantized_decomposed::") for name in library()._get_operator_names()):

@@ -44,6 +44,8 @@ def prepare(model: Model, config: LowerConfig, refused: Mapping[str, str] | None
         model = to_half(model)  # unless the caller did, with the values of real inputs
     program, notes = _checked(model)
     notes += _about_doubles(program) + _about_recurrence(program)
+    if config.backend == "coreml":
+        program = _strides_told(program)
     if config.quantization in ("none", "fp16"):
         return Prepared(program, tuple(notes))
     from edgesdk.quantize._pt2e import quantize
@@ -173,6 +175,25 @@ def _row_major(program: ExportedProgram) -> ExportedProgram:
             node.meta["val"] = value.clone(memory_format=torch.contiguous_format)
     straightened: ExportedProgram = changed.run_decompositions({})
     return straightened
+
+
+def _strides_told(program: ExportedProgram) -> ExportedProgram:
+    """Pooling with its stride, which is the kernel's size when it isn't told: coremltools 9.0 reads it unasked."""
+    pools = ("aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default")
+
+    def silent(node: Any) -> bool:
+        return node.op == "call_function" and str(node.target) in pools and (len(node.args) < 3 or not node.args[2])
+
+    if not any(map(silent, program.graph.nodes)):
+        return program
+    import copy
+
+    changed = copy.copy(program)
+    changed._graph_module = copy.deepcopy(program.graph_module)
+    for node in filter(silent, changed.graph_module.graph.nodes):
+        node.args = (*node.args[:2], node.args[1], *node.args[3:])
+    changed.graph_module.recompile()
+    return changed
 
 
 def _is_odd(value: Any) -> bool:

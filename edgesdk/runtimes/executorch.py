@@ -20,6 +20,7 @@ class ExecutorchRuntime(EdgeRuntime):
     suffix: ClassVar[str] = ".pte"
     backends: ClassVar[tuple[str, ...]] = ("xnnpack", "portable", "coreml", "vulkan", "mps")
     runs_here: ClassVar[frozenset[str]] = frozenset({"xnnpack", "portable"})
+    stand_ins: ClassVar[frozenset[str]] = frozenset({"coreml"})
     quantizations: ClassVar[tuple[str, ...]] = (
         "none", "fp16", "weight-int8", "dynamic-int8", "weight-int4", "static-int8", "qat-int8",
     )  # fmt: skip
@@ -53,7 +54,10 @@ class ExecutorchRuntime(EdgeRuntime):
 
     def load(self, path: Path, signature: Signature, *, threads: int | None = None) -> Runner:
         from edgesdk.runtimes._et_run import ExecutorchRunner, set_threads
+        from edgesdk.runtimes._et_stand_in import StandIn, place_of
 
+        if place_of(path).is_file():
+            return StandIn(place_of(path))
         if threads is not None:
             set_threads(threads)
         return ExecutorchRunner(path, signature)

@@ -28,6 +28,7 @@ from edgesdk.quantize._pt2e._sites import (
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
+KEPT = "restored to float: int8 costs too much accuracy here"
 Mode = Literal["static", "dynamic", "qat"]
 
 ACTIVATION_EPS = 2.0**-16
@@ -110,14 +111,14 @@ class _Annotator:
             elif self._wishes.mode != "dynamic" or site.kind not in ELEMENTWISE or site.bytes:
                 record.why.setdefault(site.name, reason)
             if reason is not None:
-                _leave(site.node)
+                leave(site.node)
         order = {site.node: i for i, site in enumerate(record.sites)}
         record.quantized.sort(key=lambda s: order[s.node])
 
     def _reason(self, site: Site) -> str | None:
         """Why the layer stays float; None when it is quantized."""
         if site.name in self._wishes.keep:
-            return "restored to float: int8 costs too much accuracy here"
+            return KEPT
         if site.name in self._wishes.reasons:
             return self._wishes.reasons[site.name]
         if reason := unfit(self._module, site, self._fixed):
@@ -239,7 +240,7 @@ def _set(node: Node, annotation: Any) -> None:
     node.meta[Q_ANNOTATION_KEY] = annotation
 
 
-def _leave(node: Node) -> None:
+def leave(node: Node) -> None:
     """Mark as dealt with: nothing is propagated to it."""
     from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 

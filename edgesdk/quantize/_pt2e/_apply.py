@@ -68,7 +68,8 @@ def quantize(model: Model, config: LowerConfig, refused: Reasons | None = None) 
     _already.refuse(model, config.quantization)
     made = convert(model, config, refused=refused or {})
     mark(made.module, made.record.quantized)
-    islands = float_islands(made.module) if config.quantization in ("static-int8", "qat-int8") else []
+    ours = config.backend != "coreml" and config.quantization in ("static-int8", "qat-int8")
+    islands = float_islands(made.module) if ours else []
     layers = layers_of(made.record.sites, made.record.quantized, made.record.why, made.precisions)
     program: Any = model.program
     notes = (*made.notes, *large_float_weights(layers, weight_bytes(program)), *islands)
@@ -82,7 +83,7 @@ def convert(model: Model, config: LowerConfig, *, keep_weights: bool = False, re
     """The quantized graph; see :func:`quantize`."""
     refuse_backend(config)
     if config.quantization == "weight-int8" and config.backend == "coreml":
-        return convert_coreml_weights(model, config, refused)
+        return convert_coreml_weights(model, config, keep_weights=keep_weights, refused=refused)
     if config.quantization.startswith("weight-"):
         return convert_weights(model, config, refused)
     if config.quantization == "dynamic-int8":
@@ -258,7 +259,9 @@ def convert_weights(model: Model, config: LowerConfig, refused: Reasons = _NONE)
     return Converted(module, record, done.weights, done.precisions)
 
 
-def convert_coreml_weights(model: Model, config: LowerConfig, refused: Reasons) -> Converted:
+def convert_coreml_weights(
+    model: Model, config: LowerConfig, *, keep_weights: bool = False, refused: Reasons = _NONE
+) -> Converted:
     """int8 weights, arithmetic in float16, as Core ML's quantizer places them."""
     from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
@@ -270,7 +273,7 @@ def convert_coreml_weights(model: Model, config: LowerConfig, refused: Reasons) 
         if not record.quantized:
             raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize fp16")
         calibrate.fixed_values(prepared)  # the observers of weights see them, without a run
-        return _converted(prepared, record, False)
+        return _converted(prepared, record, keep_weights)
 
 
 def unrolled(program: Any) -> Any:
@@ -279,12 +282,32 @@ def unrolled(program: Any) -> Any:
     from torch._decomp import core_aten_decompositions
 
     aten = torch.ops.aten
-    recurrent = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
-    if not any(node.target in recurrent for node in program.graph.nodes):
+    layers = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
+    cells = {aten.lstm_cell.default: _lstm_cell, aten.gru_cell.default: _gru_cell}
+    if not any(node.target in (*layers, *cells) for node in program.graph.nodes):
         return program
     table = core_aten_decompositions()
     with graphs.quiet():
-        return program.run_decompositions({op: table[op] for op in recurrent})
+        return program.run_decompositions({**{op: table[op] for op in layers}, **cells})
+
+
+def _lstm_cell(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    """As ``torch.nn.LSTMCell`` defines it."""
+    from torch.nn import functional
+
+    i, f, g, o = (functional.linear(x, w_ih, b_ih) + functional.linear(hx[0], w_hh, b_hh)).chunk(4, 1)
+    c = f.sigmoid() * hx[1] + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+def _gru_cell(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    """As ``torch.nn.GRUCell`` defines it."""
+    from torch.nn import functional
+
+    r, z, n = functional.linear(x, w_ih, b_ih).chunk(3, 1)
+    hr, hz, hn = functional.linear(hx, w_hh, b_hh).chunk(3, 1)
+    z = (z + hz).sigmoid()
+    return (1 - z) * (n + (r + hr).sigmoid() * hn).tanh() + z * hx
 
 
 def _own_chains(module: GraphModule) -> None:

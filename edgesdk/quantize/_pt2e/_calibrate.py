@@ -41,15 +41,24 @@ def opened(calibration: Path | None) -> Store:
 def observe(prepared: GraphModule, model: Model, samples: Iterator[Sample]) -> int:
     """Run the samples one by one; only the observers' ranges and histograms are kept.
 
+    A model with state sees each sample twice, afresh and with the state that all samples before it left: on the first call
+    alone, what reads the state would see zeros.
+
     Returns:
         the number of samples.
     """
     program: Any = model.program
     state = {name: graphs.attribute(prepared, name).clone() for name in graphs.written_buffers(prepared)}
+    carried = {name: value.clone() for name, value in state.items()}
     count = 0
     for sample in samples:
-        graphs.call(prepared, program, graphs.leaves_of(model, sample.feed))
-        reset(prepared, state)
+        leaves = graphs.leaves_of(model, sample.feed)
+        graphs.call(prepared, program, leaves)
+        if state:
+            reset(prepared, carried)
+            graphs.call(prepared, program, leaves)
+            carried = {name: graphs.attribute(prepared, name).clone() for name in state}
+            reset(prepared, state)
         count += 1
     return count
 

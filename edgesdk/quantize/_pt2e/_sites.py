@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.quantize._pt2e._graph import attribute
+from edgesdk.quantize._pt2e._graph import attribute, written_buffers
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
@@ -16,7 +16,8 @@ CONVS = frozenset({
 })  # fmt: skip
 TRANSPOSED = frozenset({"conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input"})
 LINEAR = frozenset({"linear.default"})
-RECURRENT = frozenset({"lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input"})
+CELLS = frozenset({"lstm_cell.default", "gru_cell.default", "rnn_tanh_cell.default", "rnn_relu_cell.default"})
+RECURRENT = frozenset({"lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input"}) | CELLS
 EMBEDDING = frozenset({"embedding.default", "embedding_bag.padding_idx"})
 ELEMENTWISE = frozenset({"add.Tensor", "mul.Tensor", "cat.default"})
 ACTIVATIONS = frozenset({"relu.default", "hardtanh.default"})
@@ -63,25 +64,28 @@ def short(node: Node) -> str:
 
 def find_sites(module: GraphModule) -> list[Site]:
     """Every layer with weights of rank two and more, and the operators without weights that have int8 kernels."""
-    fixed = constants(module)
-    return [site for node in module.graph.nodes if node not in fixed and (site := _site(module, node, fixed))]
+    fixed, state = constants(module), frozenset(written_buffers(module))
+    return [site for node in module.graph.nodes if node not in fixed and (site := _site(module, node, fixed, state))]
 
 
 def constants(module: GraphModule) -> set[Node]:
-    """Nodes whose values follow from weights alone."""
+    """Nodes whose values follow from weights alone; what a call writes to is none."""
     found: set[Node] = set()
+    state = frozenset(written_buffers(module))
     for node in module.graph.nodes:
         sources = node.all_input_nodes
-        if node.op == "get_attr" or (node.op == "call_function" and sources and found.issuperset(sources)):
+        if (node.op == "get_attr" and node.target not in state) or (
+            node.op == "call_function" and sources and found.issuperset(sources)
+        ):
             found.add(node)
     return found
 
 
-def _site(module: GraphModule, node: Node, fixed: set[Node]) -> Site | None:
+def _site(module: GraphModule, node: Node, fixed: set[Node], state: frozenset[str]) -> Site | None:
     kind = short(node)
     if not kind:
         return None
-    weights = [w for w in _roots(node, fixed) if _matters(module, w)]
+    weights = [w for w in _roots(node, fixed) if w.target not in state and _matters(module, w)]
     size = sum(_bytes(module, w) for w in weights)
     if kind in ELEMENTWISE:
         return Site(node, _fused(node), path_of(node), _word(kind), None, size) if _is_float(node) else None

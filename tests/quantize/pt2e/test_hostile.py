@@ -149,3 +149,77 @@ def test_a_program_that_is_quantized_already_is_not_quantized_again(tmp_path: Pa
             RUNTIME.lower(again, replace(config, quantization=scheme), tmp_path / "again.pte")
         assert caught.value.code == "already_quantized" and "quantize_per_tensor" in caught.value.message
     RUNTIME.lower(again, LowerConfig(), tmp_path / "as_it_is.pte")
+
+
+# -- state ------------------------------------------------------------------------------------------------------------
+
+
+class Remembers(nn.Module):
+    """Its answer depends on earlier calls, through a layer that reads nothing but the state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b, self.out = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 8)
+        self.state: torch.Tensor
+        self.register_buffer("state", torch.zeros(1, 32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.a(x) + self.b(self.state) * 0.9
+        self.state.copy_(h)
+        found: torch.Tensor = self.out(h)
+        return found
+
+
+class Cell(nn.Module):
+    """A recurrent cell, one step for each call."""
+
+    def __init__(self, kind: type[nn.LSTMCell] | type[nn.GRUCell]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.cell, self.out = kind(32, 32), nn.Linear(32, 8)
+        self.state: torch.Tensor
+        self.register_buffer("state", torch.zeros(2, 1, 32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if isinstance(self.cell, nn.LSTMCell):
+            self.state.copy_(torch.stack(self.cell(x, (self.state[0], self.state[1]))))
+        else:
+            self.state.copy_(self.cell(x, self.state[0]).expand(2, 1, 32))
+        found: torch.Tensor = self.out(self.state[0])
+        return found
+
+
+def _in_a_row(case: Case, net: nn.Module) -> float:
+    """dB over calls that build on each other."""
+    net.state.zero_()  # type: ignore[operator]
+    runner = RUNTIME.load(case.lowered.path, case.model.signature)
+    got, wanted = [], []
+    for feed in noise([(1, 32)], 8, seed=5):
+        got.append(runner.run(list(feed.values()))[0])
+        with torch.no_grad():
+            wanted.append(net(torch.from_numpy(feed["x0"])).numpy())
+    return snr(np.concatenate(got), np.concatenate(wanted))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_what_is_computed_from_the_state_alone_is_no_constant(scheme: str, tmp_path: Path) -> None:
+    net = Remembers().eval()
+    case = lower(net, (torch.randn(1, 32),), tmp_path, scheme)
+    assert {case.precisions[n] for n in ("a", "b", "out")} <= {"int8", "int4"}
+    assert _in_a_row(case, net) > (15 if scheme == "weight-int4" else 25)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell])
+@pytest.mark.parametrize("scheme", ["static-int8", "dynamic-int8", "weight-int8"])
+def test_cells_are_named_by_their_weights_and_quantized_where_they_can_be(
+    scheme: str, kind: type[nn.LSTMCell] | type[nn.GRUCell], tmp_path: Path
+) -> None:
+    net = Cell(kind).eval()
+    case = lower(net, (torch.randn(1, 32),), tmp_path, scheme)
+    weighted = {layer.name: layer.precision for layer in case.lowered.layers if layer.bytes}
+    if scheme == "static-int8":
+        assert weighted == {"cell": "float32", "out": "int8"}
+    else:
+        assert weighted == {"cell.weight_ih": "int8", "cell.weight_hh": "int8", "out": "int8"}
+    assert _in_a_row(case, net) > 20
