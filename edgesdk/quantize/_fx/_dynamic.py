@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.quantize._fx import _pack
+from edgesdk.quantize._fx._finite import BEHIND, INFINITE, behind_broken, finite
 from edgesdk.quantize._fx._graph import Work, is_float, op_name
 from edgesdk.quantize._fx._normal import Constants
 from edgesdk.quantize._fx._report import Made
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch.fx import Node
 
+_BIAS = "some of its bias is infinite, not a number or beyond 1e18"
 _LINEAR = _pack.Geometry(0)
 ON_THE_FLY = "int8 weights; activations are quantized on the fly"
 _LARGE_SCALE = 1.0  # of activations, for the width of the bias; here the bias is added in float
@@ -22,6 +24,7 @@ _LARGE_SCALE = 1.0  # of activations, for the width of the bias; here the bias i
 def linears(work: Work, keep: Collection[str], per_channel: bool, made: Made) -> None:
     """Put ``quantized::linear_dynamic`` in the place of linear layers with constant weights."""
     values = Constants(work)
+    broken = behind_broken(work, values)
     for node in list(work.graph.nodes):
         if node.op != "call_function" or op_name(node.target) != "linear" or "layer" not in node.meta:
             continue
@@ -35,6 +38,10 @@ def linears(work: Work, keep: Collection[str], per_channel: bool, made: Made) ->
             made.float32(name, "linear", size, "its input has no batch dimension")
         elif reason := _pack.unfit(weight):
             made.float32(name, "linear", size, reason)
+        elif not finite(weight):
+            made.float32(name, "linear", size, INFINITE)
+        elif node in broken:
+            made.float32(name, "linear", size, BEHIND if finite(bias) else _BIAS)
         else:
             new, tail = linear(work, node, weight, bias, per_channel)
             made.int8(name, "linear", size, node=new, tail=tail)
@@ -70,12 +77,13 @@ def _packed(weight: torch.Tensor, bias: torch.Tensor | None, per_channel: bool) 
 def recurrent(work: Work, keep: Collection[str], per_channel: bool, made: Made) -> None:
     """LSTM and GRU with int8 weights, one engine call for the whole sequence, as the float operator was."""
     values = Constants(work)
+    broken = behind_broken(work, values)
     for node in list(work.graph.nodes):
         name = op_name(node.target) if node.op == "call_function" else ""
         if name not in ("lstm", "gru") or "layer" not in node.meta:
             continue
         layer, size = node.meta["layer"], node.meta["bytes"]
-        reason = _recurrent(work, node, name, values, per_channel, layer in keep)
+        reason = BEHIND if node in broken else _recurrent(work, node, name, values, per_channel, layer in keep)
         if layer in keep:
             made.kept(layer, name, size)
         elif reason:

@@ -109,9 +109,18 @@ def pack(
         if heard < _FAITHFUL:
             reasons.append(f"the kernel is off by {heard:.0f} dB")
             continue
+        if reasons and _silences(weight, quantized):
+            reasons.append("with one scale for the whole weight, whole channels would become zero")
+            continue
         why = f"one scale for the whole weight: {reasons[0]}" if reasons else None
         return Packed(packed, quantized, why)
     return Packed(None, why=f"QNNPACK can't run it: {reasons[-1]}")
+
+
+def _silences(weight: torch.Tensor, quantized: Any) -> bool:
+    """Whether a channel (an input's, in transposed convolutions) that had weights has none after rounding."""
+    had, has = (t.flatten(1).abs().amax(1) > 0 for t in (weight, quantized.int_repr()))
+    return bool((had & ~has).any())
 
 
 def unfit(weight: torch.Tensor) -> str | None:

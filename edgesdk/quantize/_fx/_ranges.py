@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import torch
 
 LEVELS = 255  # steps of 8 bits
+LARGEST = 2.0**60
+"""Values beyond it are taken for infinite: scales made of them leave float32."""
 _LEAST_SCALE = 1e-8
 _BINS = 4096  # at most; at least half as many
 _SEEN = 65536  # elements of one tensor that enter the histogram; its extremes are exact
@@ -53,7 +55,7 @@ class Histogram:
         if not flat.numel():
             return
         low, high = float(flat.min()), float(flat.max())
-        if not (math.isfinite(low) and math.isfinite(high)):
+        if not (math.isfinite(low) and math.isfinite(high)) or max(-low, high) > LARGEST:
             self.finite = False
             return
         self.seen += flat.numel()

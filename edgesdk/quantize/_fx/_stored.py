@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from edgesdk.quantize._fx._finite import INFINITE, finite
 from edgesdk.quantize._fx._graph import Work, op_name
 from edgesdk.quantize._fx._normal import WEIGHTED, Constants, layer_name
 from edgesdk.quantize._fx._report import Made
@@ -41,6 +42,9 @@ def store(work: Work, keep: Collection[str], made: Made) -> None:
             if op in WEIGHTED:
                 made.float32(name, op, size, "so small that scales would take the room that is saved")
             continue
+        if not finite(tensor):
+            made.float32(name, op, size, INFINITE)
+            continue
         small, scales = _rows(tensor, _axis(others))
         stored = work.add(small)
         shown = [_look_up(work, user, stored, scales) for user in rows]
@@ -62,6 +66,8 @@ def store_embeddings(work: Work, keep: Collection[str], made: Made) -> None:
             continue
         if name in keep:
             made.kept(name, "embedding", table.numel() * 4)
+        elif not finite(table):
+            made.float32(name, "embedding", table.numel() * 4, INFINITE)
         elif table.numel() >= SMALL:
             small, scales = _rows(table, 0)
             shown = _look_up(work, node, work.add(small), scales)
