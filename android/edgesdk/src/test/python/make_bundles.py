@@ -199,6 +199,9 @@ def rebuilt(out: Path) -> None:
         document = bundle.manifest.to_json()
         files = {f.name: bytes(bundle.file(f.name)) for f in bundle.manifest.files}
     variant = document["variants"][0]
+    other = {**variant, "id": "onnx-old-phones", "file": "old.onnx", "abis": ["armeabi-v7a"]}
+    write(out / "abis.edge", Manifest.from_json({**document, "variants": [other, variant]}),
+          {**files, "old.onnx": files[variant["file"]]})  # fmt: skip
     model = onnx.load_from_string(files[variant["file"]])
     for node in [n for n in model.graph.node if n.op_type == "Constant"]:  # only initializers move out
         array = onnx.numpy_helper.to_array(node.attribute[0].t)

@@ -1,6 +1,7 @@
 package dev.edgesdk;
 
 import android.graphics.Bitmap;
+import org.jspecify.annotations.Nullable;
 
 /** Bitmaps as pictures. */
 public final class Pictures {
@@ -19,9 +20,7 @@ public final class Pictures {
     if (bitmap.isRecycled()) {
       throw unreadable("The bitmap is recycled.", "Its pixels were given back.", "Classify before recycle().");
     }
-    // getPixels can't read what lies in the GPU's memory, and mustn't be asked for half floats.
-    boolean plain = bitmap.getConfig() == Bitmap.Config.ARGB_8888 || bitmap.getConfig() == Bitmap.Config.RGB_565;
-    Bitmap readable = plain ? bitmap : bitmap.copy(Bitmap.Config.ARGB_8888, false);
+    Bitmap readable = needsCopy(bitmap.getConfig()) ? bitmap.copy(Bitmap.Config.ARGB_8888, false) : bitmap;
     if (readable == null) {
       throw unreadable(
           "A bitmap of " + bitmap.getWidth() + " × " + bitmap.getHeight() + " can't be copied for reading.",
@@ -39,6 +38,11 @@ public final class Pictures {
         readable.recycle();
       }
     }
+  }
+
+  /** getPixels can't read what lies in the GPU's memory (HARDWARE), and mustn't be asked for half floats. */
+  static boolean needsCopy(Bitmap.@Nullable Config config) {
+    return config != Bitmap.Config.ARGB_8888 && config != Bitmap.Config.RGB_565;
   }
 
   private static EdgeException unreadable(String message, String why, String fix) {

@@ -4,7 +4,6 @@ import static org.junit.Assert.assertArrayEquals;
 import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertNotNull;
 import static org.junit.Assert.assertNull;
-import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
 import static org.robolectric.Shadows.shadowOf;
 
@@ -254,6 +253,40 @@ public final class AndroidTest {
     assertNull(PlatformBundle.whyNot(List.of("x86_64", "arm64-v8a"), here));
     String why = PlatformBundle.whyNot(List.of("x86_64"), here);
     assertTrue(why, why != null && why.contains("x86_64") && why.contains("arm64-v8a"));
+  }
+
+  @Test
+  public void pitfall_p_06_aVariantForAnotherAbiIsNamedAndTheNextOneTaken() {
+    EdgeBundle bundle = EdgeBundle.open(new File(BUNDLES, "abis.edge"));
+    try (Session session = bundle.session()) {
+      assertEquals("onnx-none", session.variant().id());
+      assertEquals(1, session.skipped().size());
+      String why = session.skipped().get(0);
+      assertTrue(why, why.startsWith("onnx-old-phones: ") && why.contains("armeabi-v7a") && why.contains("x86_64"));
+    }
+    try {
+      bundle.session(Session.Config.DEFAULT.withVariant("onnx-old-phones"));
+      throw new AssertionError("it isn't for this device");
+    } catch (EdgeException error) {
+      assertEquals("variant_unsupported", error.code());
+      assertTrue(error.why(), error.why().contains("armeabi-v7a"));
+    }
+  }
+
+  /**
+   * Pixels in the GPU's memory can't be read in place, so such a bitmap is copied, as one of half floats is, which the
+   * test above has read. (Robolectric has no hardware bitmaps: it makes ordinary ones when asked for them.)
+   */
+  @Test
+  public void hardwareBitmapsAreCopied() throws IOException {
+    assertTrue(Pictures.needsCopy(Bitmap.Config.HARDWARE));
+    assertTrue(Pictures.needsCopy(Bitmap.Config.RGBA_F16));
+    assertTrue(Pictures.needsCopy(null));
+    assertTrue(!Pictures.needsCopy(Bitmap.Config.ARGB_8888) && !Pictures.needsCopy(Bitmap.Config.RGB_565));
+    int[] wanted = pixels();
+    Bitmap asked = Bitmap.createBitmap(wanted, 60, 45, Bitmap.Config.ARGB_8888).copy(Bitmap.Config.HARDWARE, false);
+    assertArrayEquals(wanted, Pictures.of(asked).ints);
+    assertTrue(!asked.isRecycled());
   }
 
   @Test
