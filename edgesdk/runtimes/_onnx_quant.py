@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgesdk._memory import give_back
 from edgesdk.errors import EdgeError
 from edgesdk.runtimes._onnx_run import _failed, open_session, options
 from edgesdk.runtimes._onnx_write import weight_bytes, write
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
     Array = np.ndarray
 
-_EXTERNAL_ABOVE = 2**30
+_EXTERNAL_ABOVE = 2**20
+"""Bytes from which weights of a temporary file lie beside it: ONNX Runtime maps them, and a message isn't built in memory."""
 _TOO_LARGE = 2**30
 """Bytes of weights from which the optimiser's copy isn't worth its memory; such models are transformers, without
 batch norms to fold."""
-_LIVE_BYTES = 64 * 2**20
+_LIVE_BYTES = 16 * 2**20
 """Bytes of inner tensors that are alive at once; above, a sample is run once for each group of tensors."""
 
 
@@ -44,12 +46,15 @@ def optimise(graph: ir.Model) -> ir.Model:
         settings = options()
         settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         settings.optimized_model_filepath = str(after)
+        settings.add_session_config_entry("session.disable_prepacking", "1")
+        settings.enable_cpu_mem_arena = False
         try:
             open_session(before, settings)
         except EdgeError:
             return graph
         made = ir.load(after)
         ir.external_data.load_to_model(made)
+    give_back()
     RemoveUnusedOpsetsPass()(made)
     return made
 
@@ -58,12 +63,20 @@ class Probe:
     """Runs a graph and yields tensors inside it, a few at a time, so that memory doesn't depend on how many there are."""
 
     def __init__(self, graph: ir.Model, names: Sequence[str]) -> None:
+        import onnxruntime
+
         self._folder = tempfile.TemporaryDirectory(prefix="edgesdk-")
         path = Path(self._folder.name) / "probe.onnx"
         with _watched(graph, names):
             write(graph, path, _EXTERNAL_ABOVE)
         settings = options(threads=1)
+        settings.enable_cpu_mem_arena = False  # it grows by doubling and keeps what it has
+        settings.graph_optimization_level = (
+            onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        )  # beyond, weights are copied
+        settings.add_session_config_entry("session.disable_prepacking", "1")  # and here as well
         self._session = open_session(path, settings)
+        give_back()
         self._inputs = {i.name for i in self._session.get_inputs()}
         self._names = [n for n in names if n not in self._inputs]
         self._fed = [n for n in names if n in self._inputs]
@@ -106,6 +119,7 @@ class Probe:
     def close(self) -> None:
         del self._session
         self._folder.cleanup()
+        give_back()
 
     def __enter__(self) -> Probe:
         return self

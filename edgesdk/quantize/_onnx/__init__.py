@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgesdk._memory import give_back
 from edgesdk.artifacts import LayerError, Model
 from edgesdk.errors import InputError, UsageError
 from edgesdk.quantize import _already, find
@@ -41,6 +42,7 @@ def quantize(graph: ir.Model, model: Model, config: LowerConfig) -> Quantized:
     if config.opset is not None and config.opset < _prepare.PER_CHANNEL_OPSET:
         raise _old_opset(config)
     _already.refuse_graph(graph, model.source.name, config.quantization)
+    give_back()
     before = _prepare.file_bytes(graph)
     ready = _ready(graph, model)
     keep = frozenset(config.keep_float)
@@ -50,7 +52,7 @@ def quantize(graph: ir.Model, model: Model, config: LowerConfig) -> Quantized:
         raise nothing(model.source.name, config.quantization, made.layers, ready)
     _prepare.tidy(made.graph)
     after = _prepare.file_bytes(made.graph)
-    if before is not None and after is not None and after >= before:
+    if after >= before:
         return replace(made, warnings=(*made.warnings, not_smaller(before, after)))
     return made
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _GROWTH = 1.02
 _WORTH_SHARING = 1024
-_SMALL_FILE = 2**26
+_SMALL_FILE = 4_000_000
 _LONG = 40
 """Characters of a name inside the graph."""
 PER_CHANNEL_OPSET = 13
@@ -29,7 +29,7 @@ PER_CHANNEL_OPSET = 13
 
 
 def prepare(graph: ir.Model, path: Path, program: ExportedProgram | None) -> ir.Model:
-    """Bring the graph into the form that the schemes work on.
+    """Bring the graph into the form that the schemes work on; the one given is used up.
 
     Raises:
         UnsupportedError: the graph can't be converted to opset 13, or ONNX Runtime doesn't take it.
@@ -46,11 +46,20 @@ def prepare(graph: ir.Model, path: Path, program: ExportedProgram | None) -> ir.
         _share_weights(made)
         if _all_bytes(made) > _GROWTH * _all_bytes(graph) + 2**16:  # constants that were computed can be large
             made = graph
+        else:
+            _let_go(graph)
     _fold_scalings(made)
     _gather_hard_swish(made)
     _names.complete(made)
     _sort_initializers(made)
     return made
+
+
+def _let_go(model: ir.Model) -> None:
+    """Free the weights of a graph whose successor has its own."""
+    for graph in graphs(model):
+        for value in graph.initializers.values():
+            value.const_value = None
 
 
 def _all_bytes(model: ir.Model) -> int:
@@ -109,11 +118,12 @@ def _raise_opset(graph: ir.Model, path: Path) -> None:
         ) from exc  # fmt: skip
 
 
-def file_bytes(model: ir.Model) -> int | None:
-    """Size of the file that the graph would be; None above the size where anything but weights matters."""
+def file_bytes(model: ir.Model) -> int:
+    """Size of the file that the graph would be; of its weights where nothing else matters."""
     import onnx_ir as ir
 
-    return ir.to_proto(model).ByteSize() if _all_bytes(model) < _SMALL_FILE else None
+    weights = _all_bytes(model)
+    return ir.to_proto(model).ByteSize() if weights < _SMALL_FILE else weights
 
 
 def copy(model: ir.Model) -> ir.Model:
