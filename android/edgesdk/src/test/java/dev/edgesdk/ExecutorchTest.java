@@ -33,7 +33,7 @@ final class ExecutorchTest {
     }
   }
 
-  /** Small networks, and trained ones: pictures, letters, sounds, bytes, words; float and int8; both engines. */
+  /** Small networks, and trained ones: pictures, letters, sounds, speech, bytes, words; float and int8; both engines. */
   @ParameterizedTest
   @CsvSource({
       "et-picture,executorch-xnnpack-none", "et-picture,executorch-xnnpack-static-int8",
@@ -42,7 +42,8 @@ final class ExecutorchTest {
       "et-counter,executorch-xnnpack-none", "et-kinds,executorch-xnnpack-none", "zoo-digit,executorch-xnnpack-none",
       "zoo-digit,executorch-xnnpack-static-int8", "zoo-digit,onnx-none", "zoo-digit,onnx-static-int8",
       "zoo-crepe,executorch-xnnpack-none", "zoo-g2p,executorch-xnnpack-none", "zoo-g2p,executorch-xnnpack-weight-int8",
-      "zoo-bert,executorch-xnnpack-none", "zoo-magika,onnx-none", "zoo-nsnet2,onnx-none"})
+      "zoo-bert,executorch-xnnpack-none", "zoo-magika,onnx-none", "zoo-magika,onnx-dynamic-int8", "zoo-nsnet2,onnx-none",
+      "zoo-silero,executorch-xnnpack-none", "zoo-silero,onnx-none"})
   void goldenOutputsAreReproduced(String name, String variant) throws IOException {
     EdgeBundle bundle = EdgeBundle.open(Made.bundle(name), Made.key("release"));
     assertEquals(SignatureState.VALID, bundle.signature());

@@ -33,13 +33,13 @@ final class LiteTest {
     }
   }
 
-  /** Float, and int8 on QNNPACK; small networks, and digits with trained weights. */
+  /** Float, and int8 on QNNPACK; small networks, and trained ones for digits and speech. */
   @ParameterizedTest
   @CsvSource({
       "ts-picture,torchscript-none", "ts-picture,torchscript-static-int8", "ts-picture,torchscript-weight-int8",
       "ts-pair,torchscript-none", "ts-tokens,torchscript-none", "ts-counter,torchscript-none",
       "ts-kinds,torchscript-none", "ts-turned,torchscript-none", "zoo-digit,torchscript-none",
-      "zoo-digit,torchscript-static-int8"})
+      "zoo-digit,torchscript-static-int8", "zoo-silero,torchscript-none"})
   void goldenOutputsAreReproduced(String name, String variant) throws IOException {
     EdgeBundle bundle = EdgeBundle.open(Made.bundle(name), Made.key("release"));
     assertEquals(SignatureState.VALID, bundle.signature());
