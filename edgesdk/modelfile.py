@@ -79,12 +79,26 @@ def load(folder: Path) -> Model:
 
     model = restore(json.loads((folder / "model.json").read_text()))
     if (folder / "model.pt2").exists():
+        _import_operators(folder / "model.pt2")
         model = replace(model, program=torch.export.load(folder / "model.pt2"))
     if (folder / "model.pt").exists():
         script: torch.jit.ScriptModule = torch.jit.load(str(folder / "model.pt"), map_location="cpu")  # type: ignore[no-untyped-call]
         model = replace(model, script=script)
     found = sorted((folder / "onnx").glob("*.onnx")) if (folder / "onnx").is_dir() else []
     return replace(model, onnx=found[0]) if found else model
+
+
+def _import_operators(path: Path) -> None:
+    """Operators of other libraries exist only once those are imported, in this process too."""
+    import re
+    import zipfile
+
+    from edgesdk.importing import exported_program
+
+    with zipfile.ZipFile(path) as archive:
+        texts = [archive.read(name) for name in archive.namelist() if name.endswith("models/model.json")]
+    found = {space.decode() for text in texts for space in re.findall(rb"torch\.ops\.\w+\.", text)}
+    exported_program._import_operators(found)
 
 
 def fingerprint(model: Model) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from edgesdk import modelfile
 from edgesdk.errors import UnsupportedError
 from edgesdk.quantize._pt2e import _calibrate, quantize
 from edgesdk.runtimes import LowerConfig
@@ -223,3 +226,24 @@ def test_cells_are_named_by_their_weights_and_quantized_where_they_can_be(
     else:
         assert weighted == {"cell.weight_ih": "int8", "cell.weight_hh": "int8", "out": "int8"}
     assert _in_a_row(case, net) > 20
+
+
+@pytest.mark.slow
+def test_a_quantized_program_is_read_by_a_fresh_process(tmp_path: Path) -> None:
+    """Its operators exist only where torchao is imported, and nothing else in a worker would do that before."""
+    net = nn.Sequential(nn.Linear(32, 32), nn.ReLU())
+    model = model_of(net, (torch.randn(4, 32),))
+    config = LowerConfig(quantization="static-int8", calibration=store(tmp_path / "s", noise([(4, 32)], 8)))
+    (tmp_path / "model").mkdir()
+    modelfile.save(replace(model, program=quantize(model, config).program, module=None), tmp_path / "model")
+    code = (
+        "import sys, pathlib; from edgesdk import modelfile; print(modelfile.load(pathlib.Path(sys.argv[1])).program)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "model")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "quantize_per_tensor" in done.stdout
