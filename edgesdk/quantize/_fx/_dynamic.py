@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch.fx import Node
 
-_BIAS = "some of its bias is infinite, not a number or beyond 1e18"
+_BIAS = "some of its bias is infinite, not a number or beyond 1e30"
 _LINEAR = _pack.Geometry(0)
 ON_THE_FLY = "int8 weights; activations are quantized on the fly"
 _LARGE_SCALE = 1.0  # of activations, for the width of the bias; here the bias is added in float

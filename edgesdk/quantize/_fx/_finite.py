@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 BEHIND = "a layer before it has weights that aren't numbers; ranges found on the fly would choke on what comes of them"
-INFINITE = "some of its weights are infinite, not a number or beyond 1e18"
+INFINITE = "some of its weights are infinite, not a number or beyond 1e30"
 _HOLD = WEIGHTED | {"batch_norm", "layer_norm", "group_norm", "instance_norm", "lstm_cell", "gru_cell"}
 
 

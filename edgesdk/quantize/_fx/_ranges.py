@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 LEVELS = 255  # steps of 8 bits
-LARGEST = 2.0**60
+LARGEST = 2.0**100
 """Values beyond it are taken for infinite: scales made of them leave float32."""
 _LEAST_SCALE = 1e-8
 _BINS = 4096  # at most; at least half as many

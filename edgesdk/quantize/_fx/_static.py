@@ -129,7 +129,7 @@ class _Placer:
         made = self.ranges[unit.tail.name]
         read = [self.ranges[i.name] for i in unit.inputs]
         if not all(r.finite for r in (made, *read)):
-            self.why[unit.name] = "some of its values are infinite, not a number or beyond 1e18"
+            self.why[unit.name] = "some of its values are infinite, not a number or beyond 1e30"
             return False
         if any(r.faint for r in (made, *read)):
             self.why[unit.name] = "some of its values are too small for int8"
