@@ -39,7 +39,7 @@ class TopK(Metric):
         if answer.ndim < 2 or classes.shape != answer.shape[:-1] or classes.dtype.kind not in "iu":
             raise mismatch(self, where, f"{classes.dtype}{list(classes.shape)} against {list(answer.shape)}")
         rows, wanted = answer.reshape(-1, answer.shape[-1]), classes.reshape(-1)
-        counted = np.logical_and.reduce([wanted != number for number in _IGNORED])
+        counted = (wanted != _IGNORED[0]) & (wanted != _IGNORED[1])
         self.count += int(counted.sum())
         self._right += int(within(rows[counted], wanted[counted], self.k).sum())
 
