@@ -217,8 +217,9 @@ def _seed_torch(seed: int) -> None:
     import torch
 
     torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(seed)
+    cuda: Any = torch.cuda
+    if cuda.is_initialized():
+        cuda.manual_seed_all(seed)
 
 
 def alike(ones: Sequence[torch.Tensor], others: Sequence[torch.Tensor], tolerance: float = 1e-5) -> bool:
