@@ -56,4 +56,4 @@ def test_braces_and_parentheses_close() -> None:
 
 
 def test_no_wrapper_is_there() -> None:
-    assert not [path for path in Path(ANDROID).glob("gradlew*")]
+    assert not list(Path(ANDROID).glob("gradlew*"))

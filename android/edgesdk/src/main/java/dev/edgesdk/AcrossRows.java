@@ -13,6 +13,9 @@ final class AcrossRows extends Rows {
     this.weights = weights;
     this.line = new byte[source.width * channels];
     this.picks = weights.picks();
+    if (source instanceof UprightRows) {
+      ((UprightRows) source).only(weights.begin(), weights.end());
+    }
   }
 
   @Override

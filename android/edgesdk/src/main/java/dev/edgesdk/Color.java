@@ -16,6 +16,11 @@ final class Color {
     return order == Order.GRAY ? 1 : 3;
   }
 
+  /** Whether samples stay as they are. */
+  boolean plain() {
+    return order == Order.RGB;
+  }
+
   /** x / 255 rounded to nearest, for x up to 255². */
   static int div255(int x) {
     return (x + 128 + ((x + 128) >> 8)) >> 8;

@@ -8,6 +8,8 @@ final class UprightRows extends Rows {
   private final int origin;
   private final int down;
   private final int across;
+  private int begin;
+  private int end;
 
   UprightRows(Picture picture, Color color) {
     super(
@@ -16,6 +18,7 @@ final class UprightRows extends Rows {
         color.channels());
     this.picture = picture;
     this.color = color;
+    this.end = width;
     int w = picture.width;
     boolean swapped = picture.orientation >= 5;
     int tag = picture.orientation;
@@ -28,9 +31,15 @@ final class UprightRows extends Rows {
     this.origin = (rowsBack ? row * (height - 1) : 0) + (columnsBack ? column * (width - 1) : 0);
   }
 
+  /** Leaves out the columns that a crop drops: rows are then only right from {@code begin} to before {@code end}. */
+  void only(int begin, int end) {
+    this.begin = begin;
+    this.end = end;
+  }
+
   @Override
   void row(int y, byte[] out) {
-    int at = origin + y * down;
+    int at = origin + y * down + begin * across;
     switch (picture.form) {
       case ARGB:
         argb(at, out);
@@ -52,10 +61,16 @@ final class UprightRows extends Rows {
 
   private void argb(int at, byte[] out) {
     int[] pixels = picture.ints;
-    for (int x = 0; x < width; x++, at += across) {
+    boolean plain = color.plain();
+    for (int x = begin; x < end; x++, at += across) {
       int p = pixels[at];
       int alpha = p >>> 24;
-      if (alpha == 255) {
+      if (plain && alpha == 255) { // what nearly every pixel of nearly every app is
+        int i = 3 * x;
+        out[i] = (byte) (p >> 16);
+        out[i + 1] = (byte) (p >> 8);
+        out[i + 2] = (byte) p;
+      } else if (alpha == 255) {
         color.put(out, x, p >> 16 & 255, p >> 8 & 255, p & 255);
       } else {
         color.put(out, x, p >> 16 & 255, p >> 8 & 255, p & 255, alpha);
@@ -65,7 +80,7 @@ final class UprightRows extends Rows {
 
   private void rgb(int at, byte[] out) {
     byte[] samples = picture.bytes;
-    for (int x = 0; x < width; x++, at += across) {
+    for (int x = begin; x < end; x++, at += across) {
       int i = 3 * at;
       color.put(out, x, samples[i] & 255, samples[i + 1] & 255, samples[i + 2] & 255);
     }
@@ -73,7 +88,7 @@ final class UprightRows extends Rows {
 
   private void rgba(int at, byte[] out) {
     byte[] samples = picture.bytes;
-    for (int x = 0; x < width; x++, at += across) {
+    for (int x = begin; x < end; x++, at += across) {
       int i = 4 * at;
       color.put(out, x, samples[i] & 255, samples[i + 1] & 255, samples[i + 2] & 255, samples[i + 3] & 255);
     }
@@ -81,7 +96,7 @@ final class UprightRows extends Rows {
 
   private void cmyk(int at, byte[] out) {
     byte[] samples = picture.bytes;
-    for (int x = 0; x < width; x++, at += across) {
+    for (int x = begin; x < end; x++, at += across) {
       int i = 4 * at;
       int key = 255 - (samples[i + 3] & 255);
       color.put(out, x, ink(key, samples[i]), ink(key, samples[i + 1]), ink(key, samples[i + 2]));
@@ -93,7 +108,7 @@ final class UprightRows extends Rows {
   }
 
   private void gray(int at, byte[] out) {
-    for (int x = 0; x < width; x++, at += across) {
+    for (int x = begin; x < end; x++, at += across) {
       if (picture.form == Picture.Form.GRAY_ALPHA) {
         int v = picture.bytes[2 * at] & 255;
         color.put(out, x, v, v, v, picture.bytes[2 * at + 1] & 255);

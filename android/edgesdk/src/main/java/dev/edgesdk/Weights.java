@@ -70,6 +70,24 @@ final class Weights {
     k[into] = fixed;
   }
 
+  /** The first sample that any output needs. */
+  int begin() {
+    int least = Integer.MAX_VALUE;
+    for (int one : first) {
+      least = Math.min(least, one);
+    }
+    return least;
+  }
+
+  /** The sample behind the last one that any output needs. */
+  int end() {
+    int most = 0;
+    for (int i = 0; i < first.length; i++) {
+      most = Math.max(most, first[i] + k[i].length);
+    }
+    return most;
+  }
+
   /** Whether each output is one sample as it is. */
   boolean picks() {
     for (int[] one : k) {
