@@ -36,4 +36,5 @@ dependencies {
     compileOnly(libs.executorch)
     compileOnly(libs.fbjni)
     compileOnly(libs.onnxruntime)
+    compileOnly(libs.pytorch.lite)
 }
