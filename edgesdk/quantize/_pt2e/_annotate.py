@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from edgesdk.quantize._pt2e._finite import BEHIND, behind_broken, unfit, watching
-from edgesdk.quantize._pt2e._graph import attribute
+from edgesdk.quantize._pt2e._graph import attribute, scalars_to_tensors
 from edgesdk.quantize._pt2e._sites import (
     CONVS,
     ELEMENTWISE,
@@ -67,17 +67,14 @@ def quantizer(wishes: Wishes) -> tuple[Any, Annotated]:
     from edgesdk.runtimes._et_import import import_compiler
 
     import_compiler()
-    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer_utils import (
-        _convert_scalars_to_attrs,
-        propagate_annotation,
-    )
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer_utils import propagate_annotation
     from torchao.quantization.pt2e.quantizer import Quantizer
 
     record = Annotated()
 
     class XnnpackLayers(Quantizer):  # type: ignore[misc]
         def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-            return _convert_scalars_to_attrs(model) if wishes.mode != "dynamic" else model
+            return scalars_to_tensors(model) if wishes.mode != "dynamic" else model
 
         def annotate(self, model: GraphModule) -> GraphModule:
             _Annotator(model, wishes, record).run()

@@ -94,6 +94,39 @@ def _is_owned(node: Node) -> bool:
     return source.op == "call_function" and fresh and len(source.users) == 1
 
 
+def scalars_to_tensors(module: GraphModule) -> GraphModule:
+    """``x + 0.5`` and ``x * 2`` read a constant tensor, which can be quantized.
+
+    Like executorch's ``_convert_scalars_to_attrs``, but of float tensors only: that one adds a float 0 to positions, too, and
+    they can't be indices any more.
+    """
+    import torch
+
+    for node in list(module.graph.nodes):
+        value = node.meta.get("val")
+        if node.target not in (torch.ops.aten.add.Tensor, torch.ops.aten.mul.Tensor) or value.dtype != torch.float32:
+            continue
+        for place, given in enumerate(node.args):
+            if isinstance(given, (int, float)):
+                node.update_arg(place, _constant(module, node, float(given)))
+    module.recompile()
+    return module
+
+
+def _constant(module: GraphModule, node: Node, number: float) -> Node:
+    import torch
+
+    count = 0
+    while hasattr(module, f"_tensor_constant_{count}"):
+        count += 1
+    name = f"_tensor_constant_{count}"
+    module.register_buffer(name, torch.tensor(number))
+    with module.graph.inserting_before(node):
+        made = module.graph.create_node("get_attr", name)
+    made.meta["val"] = node.meta["val"].fake_mode.from_tensor(getattr(module, name), static_shapes=True)
+    return made
+
+
 def attribute(module: torch.nn.Module, target: str) -> Any:
     """What a ``get_attr`` node reads."""
     found: Any = module

@@ -90,6 +90,7 @@ class Counter(nn.Module):
 
 
 def test_state_begins_anew_and_is_carried_on(tmp_path: Path) -> None:
+    torch.manual_seed(0)
     net = Counter()
     case = lower(net, (torch.randn(1, 8),), tmp_path, "static-int8", feeds=noise([(1, 8)], 64))
     assert case.model.program is not None
@@ -98,8 +99,9 @@ def test_state_begins_anew_and_is_carried_on(tmp_path: Path) -> None:
     x = 0.1 * torch.ones(1, 8)
     first, second = (runner.run([x.numpy()])[0] for _ in range(2))
     step = net.linear(x).detach().numpy()
-    # One step is measured in 255 parts of the range that 64 samples of noise span, about six.
-    assert np.abs(first - step).max() < 0.1 and np.abs(second - 2 * step).max() < 0.2
+    # The total is measured in 255 parts of what 64 steps of noise add up to, a random walk that spans about 8 × 4 = 32: one
+    # part is 0.13, and each addition may be off by one.
+    assert np.abs(first - step).max() < 0.13 and np.abs(second - 2 * step).max() < 0.26
 
 
 def test_portable_kernels_run_the_int8_file(tmp_path: Path) -> None:
@@ -202,3 +204,23 @@ def test_a_layer_called_twice_adds_its_bias_in_the_units_of_each_call(tmp_path: 
     case = lower(Twice().eval(), (torch.randn(2, 64),), tmp_path, "static-int8")
     assert case.precisions == {"layer": "int8"}
     assert case.snr() > 25  # 14 dB while XNNPACK got one int32 bias for both
+
+
+class Positions(nn.Module):
+    """Counts positions from an offset, as text encoders do, and reads a table and a mask by them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.linear = nn.Embedding(24, 16), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(x.shape[1]) + 2
+        mask = (x[..., 0] > 0)[:, places - 2]
+        return self.linear((x + self.table(places)) * 0.5 + 1.0) * mask[..., None]
+
+
+def test_integers_that_count_positions_stay_integers(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    case = lower(Positions().eval(), (torch.randn(1, 8, 16),), tmp_path, "static-int8")
+    assert case.snr() > GOOD
+    assert case.precisions["linear"] == "int8"
