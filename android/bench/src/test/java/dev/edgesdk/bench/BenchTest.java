@@ -188,7 +188,8 @@ final class BenchTest {
       assertTrue(codes(report).contains("TOO_FEW_SAMPLES"));
       assertTrue(run.getJSONObject("self_test").getBoolean("ok"));
       JSONObject measure = report.getJSONArray("processes").getJSONObject(0).getJSONObject("measure");
-      assertTrue(measure.getLong("cpu_time_ns") > 0 && measure.getJSONArray("cpus_seen").length() >= 1);
+      assertTrue(measure.getLong("cpu_time_ns") >= 0, "the system's clock ticks more slowly than three calls take");
+      assertTrue(measure.getJSONArray("cpus_seen").length() >= 1);
       assertTrue(report.getJSONObject("results").getJSONObject("latency").isNull("p90_ns"));
     }
   }
