@@ -36,6 +36,8 @@ class Comparison:
         self._theirs = metric.fresh() if metric else None
         self._labels = labels or ()
         self._samples = 0
+        shapes = {spec.name: spec.shape for spec in signature.outputs}
+        self._classes = {name: shape[-1] for name, shape in shapes.items() if shape and isinstance(shape[-1], int)}
 
     def update(self, sample: Sample, wanted: Outputs, given: Outputs) -> None:
         """Add one call: the sample, the original's outputs and the file's."""
@@ -59,8 +61,14 @@ class Comparison:
             flips=tuple(
                 Flip(f.where, self._class(f.was), self._class(f.became), f.margin) for f in (agreed.flips if agreed else ())
             ),
-            outputs=tuple(f.result() for f in self._fidelity.values()), lost=lost,
+            outputs=tuple(f.result() for f in self._fidelity.values()), lost=lost, chance=self._chance(),
         )  # fmt: skip
+
+    def _chance(self) -> float | None:
+        """Points that guessing reaches in a top-k accuracy."""
+        k = getattr(self._ours, "k", None)
+        classes = self._classes.get(self._ours.output) if self._ours is not None else None
+        return min(100.0, 100 * k / classes) if k and classes else None
 
     def _score(self) -> Score | None:
         if self._ours is None or self._theirs is None or not self._ours.count:

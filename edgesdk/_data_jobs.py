@@ -109,11 +109,6 @@ def _about_both(prints: list[str], folder: Path, model: Model) -> tuple[Warn, ..
 
     if len(prints) < 2:
         return ()
-    if prints[0] == prints[1]:
-        return (Warn(
-            "same_samples", "--calibration and --eval hold the same samples: the ranges were chosen for the very inputs that "
-            "the file is judged on, so it will do worse on others.",
-        ),)  # fmt: skip
     return tuple(compare_samples(Store(folder / "calibration"), Store(folder / "evaluation"), ModelFacts.of(model)))
 
 

@@ -31,6 +31,11 @@ class Score:
     samples: int
 
 
+def figure(value: float) -> str:
+    """A score for people: two decimals of points, four digits of small numbers such as shares and errors."""
+    return f"{value:.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
+
+
 @dataclass(frozen=True)
 class Flip:
     """A sample whose best class changed.
@@ -61,6 +66,7 @@ class Evaluation:
         outputs: error and signal-to-noise ratio of each output.
         lost: share of an output's channels whose noise exceeds half of their variance, by output; see
             :class:`edgesdk.judging.Channels`.
+        chance: what guessing reaches in the score, where that is known: 100 × k / classes for a top-k accuracy.
     """
 
     samples: int
@@ -74,6 +80,7 @@ class Evaluation:
     flips: tuple[Flip, ...] = ()
     outputs: tuple[OutputFidelity, ...] = ()
     lost: dict[str, float] = field(default_factory=dict)
+    chance: float | None = None
 
     @property
     def snr_db(self) -> float | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgesdk.artifacts import Warn
-from edgesdk.evaluation import Evaluation, Score
+from edgesdk.evaluation import Evaluation, Score, figure
 
 if TYPE_CHECKING:
     Array = np.ndarray
@@ -25,6 +26,8 @@ DESTROYED_DB = 3.0
 """With ``--max-drop``: below this in every output half of the answer's power is noise, whatever the metric says."""
 MOST_LOST = 0.5
 """Share of an output's channels that may drown in noise: one huge channel sets the scale and hides it from the ratio."""
+_CHANCE = 1.5
+"""Times what guessing reaches that an original must exceed."""
 _FEW = 32
 _LOST_RATIO = 0.5
 _MOST_CHANNELS = 65_536
@@ -116,7 +119,7 @@ def _over(found: Evaluation, max_drop: float) -> str | None:
         if score.drop <= max_drop + 1e-9:
             return _destroyed(found, score)
         return (
-            f"{score.name} went from {score.original:.2f} to {score.value:.2f}: a drop of {score.drop:.2f} points, "
+            f"{score.name} went from {figure(score.original)} to {figure(score.value)}: a drop of {score.drop:.2f} points, "
             f"more than {max_drop:g}"
         )
     if found.top1 is None:
@@ -142,7 +145,7 @@ def measured(found: Evaluation) -> str:
     """The figures of an evaluation in a line."""
     words = []
     if found.score:
-        words.append(f"{found.score.name} {found.score.original:.2f} → {found.score.value:.2f}")
+        words.append(f"{found.score.name} {figure(found.score.original)} → {figure(found.score.value)}")
     if found.top1 is not None:
         words.append(f"top-1 agreement {found.top1:.1%}")
     if found.snr_db is not None:
@@ -150,9 +153,20 @@ def measured(found: Evaluation) -> str:
     return f"{', '.join(words) or 'no error'} on {found.samples} samples ({found.data}, {found.where})"
 
 
+def _guessing(id_: str, found: Evaluation) -> Iterator[Warn]:
+    """An original that guesses can't be harmed, and the comparison says nothing (pitfall Q-06)."""
+    score, chance = found.score, found.chance
+    if score is not None and chance is not None and score.original <= _CHANCE * chance:
+        yield Warn(
+            "original_guesses", f"{id_}: the original itself has {score.name} {figure(score.original)} on these data, where guessing has "
+            f"{figure(chance)}. Labels in another order than the model's classes, or pictures prepared otherwise than in "
+            "training, do that; nothing can be said about accuracy before it is mended.",
+        )  # fmt: skip
+
+
 def remarks(id_: str, found: Evaluation, max_drop: float | None) -> tuple[Warn, ...]:
     """What the user should know about a file that passed."""
-    said = []
+    said = list(_guessing(id_, found))
     if max_drop is not None and found.score is None:
         said.append(Warn(
             "judged_by_agreement", f"{id_}: --eval carries no labels that fit, so --max-drop counts changed best classes: "
@@ -165,7 +179,7 @@ def remarks(id_: str, found: Evaluation, max_drop: float | None) -> tuple[Warn, 
         ))  # fmt: skip
     if max_drop is None and found.score is not None and found.score.drop > 1.0:
         said.append(Warn(
-            "metric_dropped", f"{id_}: {found.score.name} fell from {found.score.original:.2f} to {found.score.value:.2f}; "
+            "metric_dropped", f"{id_}: {found.score.name} fell from {figure(found.score.original)} to {figure(found.score.value)}; "
             "--max-drop 1 would have put layers back to float.",
         ))  # fmt: skip
     return tuple(said)

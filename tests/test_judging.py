@@ -52,6 +52,14 @@ def test_what_passed_by_a_hair_is_told() -> None:
     assert [w.code for w in remarks("x", scored(1.5), None)] == ["metric_dropped"]
 
 
+def test_an_original_that_guesses_is_told() -> None:
+    """Labels in another order than the classes: 'accuracy kept' would be no lie, and useless."""
+    guess = replace(FINE, score=Score("top1", 10.05, 10.05, 0.0, 200), chance=10.0)
+    (warn,) = remarks("x", guess, None)
+    assert warn.code == "original_guesses" and "10.05" in warn.message and "10.00" in warn.message
+    assert remarks("x", replace(guess, score=Score("top1", 67.0, 67.0, 0.0, 200)), None) == ()
+
+
 def channels(noise: np.ndarray, outputs: np.ndarray) -> float | None:
     seen = Channels()
     for wanted, extra in zip(outputs, noise, strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.cli._output import percent, size, table
+from edgesdk.evaluation import figure
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,7 +97,7 @@ def fidelity(variant: Document) -> str:
         parts.append(f"top-1 agreement {100 * variant['top1_agreement']:.1f} %")
     metric = variant.get("metric")
     if metric is not None:
-        parts.append(f"{metric['name']} {metric['original']:.2f} → {metric['value']:.2f}")
+        parts.append(f"{metric['name']} {figure(metric['original'])} → {figure(metric['value'])}")
     return ", ".join(parts)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
 from typing import Literal
+
+import numpy as np
 
 from edgesdk.artifacts import TensorSpec, Warn
 from edgesdk.data._check_labels import check_labels
 from edgesdk.data._facts import ModelFacts
 from edgesdk.data._stats import InputStats, gather, is_picture
-from edgesdk.data._store import Store
+from edgesdk.data._store import Sample, Store
 from edgesdk.errors import InputError
 
 Role = Literal["calibration", "evaluation"]
@@ -17,6 +21,9 @@ FEW = 32
 """Fewer samples leave the ranges of activations to chance; a measured accuracy then steps by more than 3 points."""
 _NO_NEIGHBOURS = 0.1  # photos, scans and speech have 0.5 and more; white noise has 0 ± 1/√values
 _HUGE = 1e4
+_SHARED = 0.05
+"""Share of calibration samples from which it is told that they are in the evaluation data."""
+_END = 8192
 _OPTION: dict[Role, str] = {"calibration": "--calibration", "evaluation": "--eval"}
 
 
@@ -54,7 +61,7 @@ def compare_samples(calibration: Store, evaluation: Store, model_facts: ModelFac
         InputError: ``non_finite_sample``.
     """
     one, other = gather(calibration, model_facts.signature), gather(evaluation, model_facts.signature)
-    found = []
+    found = list(_shared(calibration, evaluation))
     for name, stats in one.items():
         seen = other.get(name)
         if seen is None or stats.kind != "f" or not seen.std or not stats.std:
@@ -69,6 +76,26 @@ def compare_samples(calibration: Store, evaluation: Store, model_facts: ModelFac
                 )
             )
     return tuple(found)
+
+
+def _shared(calibration: Store, evaluation: Store) -> Iterator[Warn]:
+    """Samples that are in both."""
+    known = {_ends(sample) for sample in evaluation}
+    count = sum(_ends(sample) in known for sample in calibration)
+    if count >= max(1, _SHARED * len(calibration)):
+        yield Warn(
+            "same_samples", f"{count} of the {len(calibration)} calibration samples are in the evaluation data, too: ranges were "
+            "chosen for the very inputs that the file is judged on, so it will do worse on others.",
+        )  # fmt: skip
+
+
+def _ends(sample: Sample) -> bytes:
+    """Beginning and end of each input: enough to know a sample again, and quick for large ones."""
+    digest = hashlib.sha256()
+    for name in sorted(sample.feed):
+        data = np.ascontiguousarray(sample.feed[name]).reshape(-1).view(np.uint8)
+        digest.update(f"{name}{data.size}".encode() + data[:_END].tobytes() + data[-_END:].tobytes())
+    return digest.digest()
 
 
 def _few(store: Store, role: Role) -> list[Warn]:
@@ -194,9 +221,9 @@ def _by_itself(stats: InputStats, spec: TensorSpec, store: Store) -> str | None:
     """Without a preprocessing to compare with, only what is odd for any network."""
     if spec.name in store.facts.get("from_bytes", ()):
         return "they are bytes, fed as the numbers 0…255. Most networks take 0…1 or normalised values: prepare them as in training."
-    if is_picture(spec) and stats.whole and stats.low >= 0 and 32 < stats.high <= 255:
+    if is_picture(spec) and stats.low >= 0 and (32 if stats.whole else 64) < stats.high <= 256:
         return (
-            "they are whole numbers like pixels 0…255. If the model doesn't normalise inside, divide by 255 and normalise "
+            "they look like pixels 0…255. If the model doesn't normalise inside, divide by 255 and normalise "
             "as in training (or give image files with --image, --mean and --std)."
         )
     if max(abs(stats.low), abs(stats.high)) > _HUGE:

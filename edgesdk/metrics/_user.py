@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,27 @@ from edgesdk.errors import InputError
 from edgesdk.metrics._base import Metric, Outputs
 
 T = TypeVar("T")
+
+
+_ERRORS = frozenset({
+    "error", "errors", "err", "loss", "mae", "mse", "rmse", "mape", "nll", "perplexity", "ppl", "wer", "cer", "eer", "distance",
+    "divergence", "miss", "misses", "fid",
+})  # fmt: skip
+"""Words of names whose values are the better the lower they are."""
+
+
+def sounds_like_an_error(name: str) -> bool:
+    """Whether the name says that lower is better: ``error_rate``, ``WordErrorRate``, ``val_loss``."""
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name.rpartition(".")[2])
+    return any(word.lower() in _ERRORS for word in words)
+
+
+def _which_way(shown: str, member: str) -> InputError:
+    return InputError(
+        "metric_direction", f"--metric {shown}: is a higher value better, or a lower one?",
+        why="It sounds like an error, and --max-drop would take a growing error for a gain.",
+        fix=f"Say it in the file, below the definition: {member}.higher_is_better = False   (or True).",
+    )  # fmt: skip
 
 
 class UserMetric(Metric):
@@ -39,6 +61,8 @@ class UserMetric(Metric):
         # Instance values stand over the class constants: they are the user's.
         self.name = member  # type: ignore[misc]
         self.title = member.replace("_", " ")  # type: ignore[misc]
+        if not hasattr(made, "higher_is_better") and sounds_like_an_error(member):
+            raise _which_way(self._shown, member)
         self.higher_is_better = bool(getattr(made, "higher_is_better", True))  # type: ignore[misc]
         self.unit = "points" if getattr(made, "points", False) else "own"  # type: ignore[misc]
         self.reset()

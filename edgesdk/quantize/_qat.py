@@ -50,7 +50,7 @@ class Stages:
 
     def __str__(self) -> str:
         return (
-            f"{self.metric} on {self.samples} samples: float {self.float_:.4g}, fake-quantized "
+            f"{self.metric} on {self.samples} of the training samples: float {self.float_:.4g}, fake-quantized "
             f"{self.fake_quantized:.4g}, converted {self.converted:.4g}"
         )
 

@@ -376,8 +376,8 @@ def _tensor(tensor: Mapping[str, Any]) -> Tensor:
 
 
 def _cache(cache: Mapping[str, Any] | None) -> str:
-    if not cache:
-        return ""
+    if not cache or not (cache.get("hits") or cache.get("misses")):
+        return ""  # the page is written before they are counted, and is the same whatever the cache gave
     return f"From the cache: {cache.get('hits', 0)}. Computed: {cache.get('misses', 0)}."
 
 

@@ -50,7 +50,7 @@ def details(id_: str, q: QuantizedView) -> list[str]:
     lines += _section("Weights by precision", [f"{parts}. {text(q.parts_words)}", ""] if parts else [])
     metric = q.metric or "value"
     lines += _section(
-        f"Where training and lowering lost it ({metric})",
+        f"Where training and lowering lost it ({metric}, on samples of the training)",
         table(("Stage", "Value", "Change"), [(text(s.name), s.value, s.change or "–") for s in q.stages]),
     )
     lines += _section("Noise of each layer, worst first", _noise(q), q.noise_more)

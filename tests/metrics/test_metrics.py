@@ -247,3 +247,23 @@ def test_names_that_are_no_metric(file: Path) -> None:
         find(f"{file}:absent", VALUE)
     with pytest.raises(InputError, match="a int is no function"):
         find(f"{file}:number", VALUE)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("error_rate", True), ("val_loss", True), ("WordErrorRate", True), ("mae", True), ("accuracy", False), ("metric", False),
+     ("terror", False), ("glossary", False)],
+)  # fmt: skip
+def test_a_users_error_says_which_way_is_better(name: str, error: bool, tmp_path: Path) -> None:
+    """Otherwise --max-drop takes ten per cent more errors for a gain."""
+    path = tmp_path / "own.py"
+    path.write_text(f"def {name}(outputs, label):\n    return 0.5\n")
+    if not error:
+        assert find(f"{path}:{name}", SCORES).higher_is_better
+        return
+    with pytest.raises(InputError) as caught:
+        find(f"{path}:{name}", SCORES)
+    assert caught.value.code == "metric_direction" and f"{name}.higher_is_better = False" in caught.value.fix
+    path.write_text(path.read_text() + f"{name}.higher_is_better = False\n")
+    found = find(f"{path}:{name}", SCORES)
+    assert not found.higher_is_better and found.drop(0.0167, 0.0184) > 10

@@ -87,7 +87,7 @@ def test_the_linux_script_is_python_that_names_the_bundle_beside_it(emit: Emit) 
     shown = emit("linux", manifest=classify)
     ast.parse((shown / "run.py").read_text())
     assert "session.classify(" in (shown / "run.py").read_text()
-    assert "pip install 'edgesdk[executorch]'" in (shown / "README.md").read_text()
+    assert "pip install '.[executorch]'" in (shown / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", HOSTILE)
