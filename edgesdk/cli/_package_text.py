@@ -116,7 +116,9 @@ def show_plans(console: Console, plans: Sequence[Document]) -> None:
         _line(console, f"  from     {plan['model']} ({plan['format']})")
         for variant in plan["variants"]:
             others = f", else {', '.join(variant['or_else'])}" if variant.get("or_else") else ""
-            _line(console, f"  make     {variant['file']}{others}")
+            chosen = variant.get("candidates")
+            made = f"the best of {', '.join(chosen)}" if chosen else variant["file"]
+            _line(console, f"  make     {made}{others}")
         _line(console, f"  cached   {'yes' if plan.get('cached') else 'no'}")
         _line(console, f"  signed   {'yes' if plan.get('signed') else 'no'}")
     _line(console, "Nothing was written (--dry-run).")
