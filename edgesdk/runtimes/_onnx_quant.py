@@ -63,19 +63,11 @@ class Probe:
     """Runs a graph and yields tensors inside it, a few at a time, so that memory doesn't depend on how many there are."""
 
     def __init__(self, graph: ir.Model, names: Sequence[str]) -> None:
-        import onnxruntime
-
         self._folder = tempfile.TemporaryDirectory(prefix="edgesdk-")
         path = Path(self._folder.name) / "probe.onnx"
         with _watched(graph, names):
             write(graph, path, _EXTERNAL_ABOVE)
-        settings = options(threads=1)
-        settings.enable_cpu_mem_arena = False  # it grows by doubling and keeps what it has
-        settings.graph_optimization_level = (
-            onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        )  # beyond, weights are copied
-        settings.add_session_config_entry("session.disable_prepacking", "1")  # and here as well
-        self._session = open_session(path, settings)
+        self._session = _opened(path)
         give_back()
         self._inputs = {i.name for i in self._session.get_inputs()}
         self._names = [n for n in names if n not in self._inputs]
@@ -126,6 +118,27 @@ class Probe:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _opened(path: Path) -> Any:
+    """A session that holds the weights once.
+
+    Some graphs load without ONNX Runtime's rewriting only: a branch for other sizes than the fixed ones contradicts itself.
+    """
+    import onnxruntime
+
+    def settings(level: Any) -> Any:
+        made = options(threads=1)
+        made.graph_optimization_level = level
+        made.enable_cpu_mem_arena = False  # it grows by doubling and keeps what it has
+        made.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of the weights
+        return made
+
+    levels = onnxruntime.GraphOptimizationLevel
+    try:
+        return open_session(path, settings(levels.ORT_ENABLE_BASIC))  # beyond, weights are copied for faster kernels
+    except EdgeError:
+        return open_session(path, settings(levels.ORT_DISABLE_ALL))
 
 
 @contextmanager
