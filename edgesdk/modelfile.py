@@ -10,10 +10,13 @@ import json
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import HistoryStep, Model, Signature, Source, Warn
 from edgesdk.cache import sha256_file
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 EXTRA = "edgesdk.json"
 SCHEMA = "edgesdk.model/1"
@@ -66,11 +69,27 @@ def save(model: Model, folder: Path) -> None:
     text = dumps(model)
     (folder / "model.json").write_text(text)
     if model.program is not None:
+        _own_empties(model.program)
         torch.export.save(model.program, folder / "model.pt2", extra_files={EXTRA: text})
     if model.script is not None:
         torch.jit.save(model.script, str(folder / "model.pt"), _extra_files={EXTRA: text})
     if model.onnx is not None:
         _copy_onnx(model.onnx, folder / "onnx")
+
+
+def _own_empties(program: ExportedProgram) -> None:
+    """Give tensors without elements a storage of their own.
+
+    Their address is null, which ``torch.export.save`` (2.15) takes for a place before the storage, where there is one: ONNX's
+    unused ``roi`` of Resize comes with one.
+    """
+    import torch
+
+    for tensors in (program.state_dict, program.constants):
+        for name, value in list(tensors.items()):
+            if isinstance(value, torch.Tensor) and not value.numel() and value.untyped_storage().data_ptr():
+                fresh = torch.empty(value.shape, dtype=value.dtype)
+                tensors[name] = torch.nn.Parameter(fresh, False) if isinstance(value, torch.nn.Parameter) else fresh
 
 
 def load(folder: Path) -> Model:
