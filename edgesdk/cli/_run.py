@@ -92,6 +92,9 @@ def _invoke(words: list[str]) -> int:
 
     from edgesdk.cli._app import root
 
+    if len(words) > 1 and words[0] in ("--show-completion", "--install-completion"):
+        # Typer takes a shell's name only where it doesn't look for one among the parent processes, and a container has none.
+        os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
     command = root()
     if "_EDGESDK_COMPLETE" in os.environ:
         command.main(args=words, prog_name="edgesdk")  # answers the shell and leaves

@@ -49,7 +49,7 @@ Every verb takes:
 
 Options:
   --version               print the version
-  --install-completion    install completion of verbs, options and choices in this shell
+  --install-completion    install completion of verbs, options and choices in this shell; or name one: bash, zsh, fish
   --show-completion       print it
 
 Exit codes: 0 done, 1 a bug of ours, 2 command line, 3 model or data, 4 not supported by the runtime,
