@@ -115,9 +115,18 @@ def test_metrics_of_the_table() -> None:
 
 @pytest.mark.slow
 def test_the_hostile_net_is_the_same_function(trained: Path, tmp_path: Path) -> None:
-    said = run(str(QUANT / "hostile.py"), str(trained / "cnn.pt"), "hostile.pt2", cwd=tmp_path)
+    said = run(str(QUANT / "hostile.py"), "cnn", str(trained / "cnn.pt"), "hostile.pt2", cwd=tmp_path)
     assert float(said.split("differ by ")[1].split()[0]) < 1e-3
     assert (tmp_path / "hostile.pt2").is_file()
+
+
+def test_files_that_one_command_makes_go_together() -> None:
+    tool = load(ROOT / "tools" / "quant_zoo")
+    both = [(runtime, scheme) for runtime in ("executorch", "onnx") for scheme in ("weight-int8", "weight-int4")]
+    lite = [("torchscript", "weight-int8")]
+    lacking = ("torchscript", "weight-int4")
+    assert tool.groups([*both, *lite, lacking]) == [both, lite, [lacking]]
+    assert tool.groups([]) == []
 
 
 @pytest.mark.slow
@@ -127,9 +136,10 @@ def test_the_example_is_small_and_as_right_as_before(runtime: str, trained: Path
     tool = load(ROOT / "tools" / "quant_zoo")
     entry = next(e for e in tool.ENTRIES if e.name == "Fashion CNN")
     (tmp_path / "fashion").symlink_to(trained)
-    command = tool.command_of(entry, runtime, "static-int8", None, tmp_path, tmp_path)
+    file = (runtime, "static-int8")
+    command = tool.command_of(entry, [file], None, tmp_path, tmp_path, False)
     row: dict[str, Any] = {"model": entry.name, "runtime": runtime, "scheme": "static-int8", "limit": None}
-    row |= tool.measure([sys.executable, "-m", "edgesdk", *command[1:]], tmp_path, 900)
+    row |= tool.measure([sys.executable, "-m", "edgesdk", *command[1:]], [file], tmp_path, 900)[file]
     assert row["ok"], row
     score = row["metric"]
     assert score["name"] == "top1" and score["samples"] == 400
@@ -147,14 +157,12 @@ def test_a_refusal_and_a_timeout_are_rows_too(trained: Path, tmp_path: Path) -> 
     tool = load(ROOT / "tools" / "quant_zoo")
     entry = next(e for e in tool.ENTRIES if e.name == "Fashion CNN")
     (tmp_path / "fashion").mkdir()
+    files = [("onnx", "static-int8"), ("onnx", "fp16")]
     command = [
-        sys.executable,
-        "-m",
-        "edgesdk",
-        *tool.command_of(entry, "onnx", "static-int8", None, tmp_path, tmp_path)[1:],
-    ]
+        sys.executable, "-m", "edgesdk", *tool.command_of(entry, files, None, tmp_path, tmp_path, False)[1:]
+    ]  # fmt: skip
     key = {"model": entry.name, "runtime": "onnx", "scheme": "static-int8", "limit": None}
-    refused = key | tool.measure(command, tmp_path, 300)
+    refused = key | tool.measure(command, files, tmp_path, 300)[files[0]]
     assert refused["exit"] == 3 and "exit 3" in tool.cells(refused)[-1]
-    late = key | tool.measure(command, tmp_path, 0.01)
+    late = key | tool.measure(command, files, tmp_path, 0.01)[files[1]]
     assert late["code"] == "timeout" and "not finished" in tool.cells(late)[-1]
