@@ -123,8 +123,10 @@ def from_json(document: Mapping[str, Any]) -> EdgeError:
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known words nearest to a mistyped one, as a phrase: ``"Did you mean 'android'? Known: …"``."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.66)
-    hint = f"Did you mean '{close[0]}'? " if close else ""
+    family = [name for name in names if word.lower() in name.split("-")]  # int8: static-int8, dynamic-int8, …
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.66) if len(family) < 2 else family
+    *others, last = [f"'{name}'" for name in close] or [""]
+    hint = f"Did you mean {', '.join(others) + ' or ' if others else ''}{last}? " if last else ""
     return f"{hint}Known: {', '.join(names)}."
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from edgesdk import units
 from edgesdk.artifacts import LayerError, OutputFidelity, Warn
 
 Json = dict[str, Any]
@@ -183,7 +184,7 @@ class Guarded:
         max_drop: the limit that the file was held to; None for the default gate.
         stages: of quantization-aware training; empty for other schemes.
         host: this machine's processor and the features that int8 kernels depend on, see :func:`edgesdk.emulated.host_cpu`.
-        tried: with ``auto``, what became of every candidate: ``{"executorch-xnnpack-fp16": "kept"}``.
+        tried: with ``auto``, what became of every candidate: ``{"executorch-xnnpack-fp16": "kept: 405 kB, …"}``.
     """
 
     evaluation: Evaluation
@@ -224,3 +225,18 @@ GUARDED = TypeAdapter(Guarded)
 RACE = TypeAdapter(Race)
 ARM64 = TypeAdapter(Arm64)
 ERRORS = TypeAdapter(tuple[LayerError, ...])
+
+
+def facts(size: int, guarded: Guarded | None) -> str:
+    """A judged file in a line: ``475 kB, top1 90.56 -> 90.45, 0.36 of float32's time``."""
+    found = [units.size(size)]
+    seen = guarded.evaluation if guarded else None
+    if seen and seen.score:
+        found.append(f"{seen.score.name} {figure(seen.score.original)} -> {figure(seen.score.value)}")
+    elif seen and seen.top1 is not None:
+        found.append(f"top-1 agreement {seen.top1:.1%}")
+    elif seen and seen.snr_db is not None:
+        found.append(f"SNR {seen.snr_db:.1f} dB")
+    if guarded and guarded.race:
+        found.append(f"{guarded.race.ratio:.2f} of float32's time")
+    return ", ".join(found)

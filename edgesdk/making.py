@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgesdk import cache as caching
-from edgesdk import targets
+from edgesdk import targets, units
 from edgesdk.artifacts import VariantResult, Warn
 from edgesdk.assembly import bundle_facts, postprocess, write_bundle
 from edgesdk.building import Builder, Imported, Variant, pool_size, wants_samples
@@ -214,13 +214,9 @@ def _named(message: str, ids: Sequence[str]) -> str:
 
 
 def _int8_hint(imported: Imported) -> Warn:
-    saved = f" and would save about {_words_for(imported.weight_bytes * 3 // 4)}" if imported.weight_bytes else ""
+    saved = f" and would save about {units.size(imported.weight_bytes * 3 // 4)}" if imported.weight_bytes else ""
     return Warn(
         "int8_hint",
         f"The weights stay float32. int8 needs 100 to 500 typical inputs (--quantize static-int8 --calibration DATA){saved}; "
         "--quantize weight-int8 and fp16 need none.",
     )
-
-
-def _words_for(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"

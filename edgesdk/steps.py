@@ -37,7 +37,7 @@ def lower(config: PackageConfig, output: Path, progress: Progress) -> tuple[Vari
     job = prepare(config)
     if len(job.plans) != 1:
         raise UsageError(
-            "several_variants", "lower makes one file.", why=f"Asked for are {', '.join(p.id for p in job.plans)}.",
+            "several_variants", "Only one file is made here.", why=f"Asked for are {', '.join(p.id for p in job.plans)}.",
             fix="Name one --runtime, one --backend and one --quantize, or use edgesdk package.",
         )  # fmt: skip
     cache = caching.Cache(enabled=not config.no_cache)
@@ -65,7 +65,7 @@ def _check_free(output: Path, force: bool) -> None:
         )  # fmt: skip
     if not output.absolute().parent.is_dir():
         raise UsageError(
-            "output_no_folder", f"The folder of {output} doesn't exist.", why="lower writes one file and makes no folders.",
+            "output_no_folder", f"The folder of {output} doesn't exist.", why="One file is written, and no folders are made for it.",
             fix=f"Make it first: mkdir -p {output.parent}",
         )  # fmt: skip
 

@@ -10,12 +10,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edgesdk import cache as caching
+from edgesdk import units
 from edgesdk._data_jobs import STORES
 from edgesdk._jobs import LOWERED, VERIFICATION
 from edgesdk.artifacts import LayerError, Lowered, Verification, Warn
 from edgesdk.building import Builder, Imported, Variant, is_quantized, lower_config
 from edgesdk.errors import GateError, UnsupportedError
-from edgesdk.evaluation import ARM64, ERRORS, EVALUATION, GUARDED, RACE, Evaluation, Guarded, Race, Stage, stages_of
+from edgesdk.evaluation import (
+    ARM64,
+    ERRORS,
+    EVALUATION,
+    GUARDED,
+    RACE,
+    Evaluation,
+    Guarded,
+    Race,
+    Stage,
+    facts,
+    stages_of,
+)
 from edgesdk.guard import Search, Tools
 from edgesdk.judging import measured, remarks, shortfall
 from edgesdk.planning import VariantPlan
@@ -316,21 +329,26 @@ class Maker:
         for variant in by_size:
             size, limit = variant.lowered.path.stat().st_size, twin.lowered.path.stat().st_size
             if size >= limit:
-                tried[variant.lowered.id] = f"not smaller than float32 ({size} bytes)"
+                tried[variant.lowered.id] = f"not smaller than float32: {facts(size, variant.guarded)}"
                 continue
             raced = self._raced_quietly(variant, twin)
             race = raced.guarded.race if raced.guarded else None
             if race and race.slower and not self.builder.config.allow_slower:
-                tried[variant.lowered.id] = f"slower than float32: {race.ratio:.2f} times its time ({race.where})"
+                tried[variant.lowered.id] = f"slower than float32 ({race.where}): {facts(size, raced.guarded)}"
                 continue
-            rest = {v.lowered.id: "good, and larger" for v in by_size if v.lowered.id not in tried and v is not variant}
-            return _with_choice(raced, {**tried, **rest, variant.lowered.id: "kept"})
-        return _with_choice(twin, {**tried, twin.lowered.id: "kept"})
+            others = [v for v in by_size if v.lowered.id not in tried and v is not variant]
+            rest = {v.lowered.id: f"good, and larger: {_facts_of(v)}" for v in others}
+            return _with_choice(raced, {**tried, **rest, variant.lowered.id: f"kept: {_facts_of(raced)}"})
+        return _with_choice(twin, {**tried, twin.lowered.id: f"kept: {_facts_of(twin)}"})
 
     def _raced_quietly(self, variant: Variant, twin: Variant) -> Variant:
         raced = self._race(variant, twin)
         size = twin.lowered.path.stat().st_size
         return replace(variant, guarded=replace(variant.guarded or _unjudged(), race=raced, float_bytes=size))
+
+
+def _facts_of(variant: Variant) -> str:
+    return facts(variant.lowered.path.stat().st_size, variant.guarded)
 
 
 def _with_choice(variant: Variant, tried: dict[str, str]) -> Variant:
@@ -343,9 +361,15 @@ def _about_size(variant: Variant, twin: Variant) -> tuple[Warn, ...]:
     size, full = variant.lowered.path.stat().st_size, twin.lowered.path.stat().st_size
     if size <= HARDLY_SMALLER * full:
         return ()
+    weights = sum(layer.bytes for layer in variant.lowered.layers)
+    floats = sum(layer.bytes for layer in variant.lowered.layers if layer.precision == "float32")
+    if 2 * weights < full:  # a loop of a recurrent layer, unrolled, or a very small net
+        why = f"weights are only {units.size(weights)} of the float32 file; the graph takes the rest"
+    else:
+        why = f"{units.size(floats)} of {units.size(weights)} of weights are not quantized"
     return (Warn(
-        "hardly_smaller", f"{variant.lowered.id} has {size / full:.0%} of the float32 file's {full} bytes: most of its weights "
-        "are not quantized. Another scheme, or float32, serves better.",
+        "hardly_smaller", f"{variant.lowered.id} has {size / full:.0%} of the float32 file's {units.size(full)}: {why}. "
+        "Another scheme, or float32, serves better.",
     ),)  # fmt: skip
 
 

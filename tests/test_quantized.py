@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,8 @@ def test_auto_keeps_the_smallest_that_is_good_and_tells_of_the_others(lab: Path,
     package = made(lab, tmp_path / "out", quantize="auto", max_drop=1.0, allow_slower=True)
     (variant,) = package.variants
     tried = guard(variant)["tried"]
-    assert tried[variant["id"]] == "kept" and variant["quantization"] != "none" and len(tried) >= 3
+    assert variant["quantization"] != "none" and len(tried) >= 3
+    assert re.fullmatch(r"kept: [\d.]+ kB, top1 [\d.]+ -> [\d.]+, [\d.]+ of float32's time", tried[variant["id"]])
     assert "auto_choice" in codes(package)
     sizes = {
         made(lab, tmp_path / scheme, quantize=scheme, max_drop=1.0).variants[0]["bytes"]

@@ -136,6 +136,7 @@ WRONG = {
     "value for a table": ("lower = 3", "recipe_bad_value", "[lower] is 3, but must be a table", ""),
     "empty list": ("[quantize]\nschemes = []", "bad_value", "[quantize] schemes is [], but must name at least one", ""),
     "unknown scheme": ('[quantize]\nschemes = ["static-in8"]', "unknown_scheme", "[quantize] schemes: there is no 'static-in8'", "'static-int8'"),
+    "a family's name": ('[quantize]\nschemes = ["int8"]', "unknown_scheme", "there is no 'int8'", "'dynamic-int8', 'qat-int8', 'static-int8' or 'weight-int8'?"),
     "unknown runtime": ('[lower]\nruntimes = ["onx"]', "unknown_runtime", "[lower] runtimes: there is no 'onx'", "'onnx'"),
     "unknown resize": ('[preprocess]\nresize = "shortr"', "unknown_choice", "[preprocess] resize: there is no 'shortr'", "'shorter'"),
     "bad input": ('[input]\nx = "float33[1]"', "bad_input_spec", "unknown dtype 'float33'", "'float32'"),

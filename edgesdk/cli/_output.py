@@ -96,16 +96,6 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[i
     return made
 
 
-def size(count: int) -> str:
-    """Bytes for people: ``13.4 MB`` (powers of ten, as stores and phones count)."""
-    value, unit = float(count), "B"
-    for bigger in ("kB", "MB", "GB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, bigger
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-
-
 def percent(share: float) -> str:
     """``96 %``; never rounded to all or nothing."""
     if 0.995 <= share < 1 or 0 < share < 0.01:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.cli._output import percent, size, table
+from edgesdk import units
+from edgesdk.cli._output import percent, table
 from edgesdk.evaluation import figure
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _show(console: Console, document: Document) -> None:
     heads = ("variant", "size", "fidelity", "delegated", "verified")
     console.print(table(heads, [_row(v) for v in document["variants"]], right=(1, 3)))
     console.print()
-    _line(console, f"  bundle   {document['bundle']}  ({size(document['bundle_bytes'])}{_parts(document)})")
+    _line(console, f"  bundle   {document['bundle']}  ({units.size(document['bundle_bytes'])}{_parts(document)})")
     _line(console, f"  report   {document['output']}/report.html")
     _line(console, f"  next     {_NEXT.get(target, _NEXT['linux']).format(output=document['output'])}")
     _warnings(console, document)
@@ -48,7 +49,7 @@ def _parts(document: Document) -> str:
     """``: models 405 kB, golden vectors 1.2 kB, rest 48 kB``; what made it large when the model didn't."""
     parts: Mapping[str, int] = document.get("bundle_parts") or {}
     names = (("models", "models"), ("golden", "golden vectors"), ("rest", "manifest and padding"))
-    told = [f"{name} {size(parts[key])}" for key, name in names if key in parts]
+    told = [f"{name} {units.size(parts[key])}" for key, name in names if key in parts]
     return f": {', '.join(told)}" if told else ""
 
 
@@ -64,7 +65,7 @@ def _warnings(console: Console, document: Document) -> None:
 def show_file(console: Console, document: Document) -> None:
     """What ``lower`` and ``quantize`` say: one line about the file, then its warnings."""
     variant = document["variant"]
-    _line(console, f"{document['output']}  {variant['id']}, {size(variant['bytes'])}, {fidelity(variant)}")
+    _line(console, f"{document['output']}  {variant['id']}, {units.size(variant['bytes'])}, {fidelity(variant)}")
     _warnings(console, document)
 
 
@@ -80,7 +81,7 @@ def _row(variant: Document) -> tuple[str, ...]:
     outside = sum(((variant.get("details") or {}).get("leftovers") or {}).values())
     beside = f", {outside} operator{'' if outside == 1 else 's'} outside" if outside and fraction else ""
     delegated = "–" if fraction is None else f"{percent(fraction)}{beside}{rung}"
-    return variant["id"], size(variant["bytes"]), fidelity(variant), delegated, verified
+    return variant["id"], units.size(variant["bytes"]), fidelity(variant), delegated, verified
 
 
 def fidelity(variant: Document) -> str:

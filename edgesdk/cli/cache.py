@@ -50,8 +50,8 @@ def run(options: Options, out: Output) -> int:
             fix=f"Write 'edgesdk cache clean --max-size {options.max_size}'.",
         )  # fmt: skip
     limit = _bytes(options.max_size) if options.max_size is not None else 0
+    from edgesdk import units
     from edgesdk.cache import Cache
-    from edgesdk.cli._output import size
 
     cache = Cache()
     freed = cache.clean(limit) if options.action == "clean" else None
@@ -59,9 +59,12 @@ def run(options: Options, out: Output) -> int:
     document = {"schema": "edgesdk.cache/1", **asdict(stats), "path": str(stats.path)}
     if freed is not None:
         document["freed_bytes"] = freed
-    lines = [f"{stats.path}", f"  {stats.entries} results, {size(stats.bytes)} of at most {size(stats.max_bytes)}"]
+    lines = [
+        f"{stats.path}",
+        f"  {stats.entries} results, {units.size(stats.bytes)} of at most {units.size(stats.max_bytes)}",
+    ]
     if freed is not None:
-        lines.append(f"  freed {size(freed)}")
+        lines.append(f"  freed {units.size(freed)}")
     out.answer(document, lambda console: console.print("\n".join(lines), markup=False))
     return 0
 

@@ -95,7 +95,7 @@ def media_input(facts: ModelFacts, kind: str, where: str) -> TensorSpec:
     """
     spec = facts.preprocess
     if spec is None:
-        fix = "Say how a picture becomes the input: --image 224 --mean … --std … (as in training)"
+        fix = f"Say how a picture becomes the input: --image {_side(facts)} --mean … --std … (as in training)"
         raise InputError(
             "no_preprocess", f"{where} holds {_NOUN[kind]}, but how they become the model's input isn't known.",
             why="The model file says nothing about it, and a guess would make wrong ranges.",
@@ -116,6 +116,12 @@ def media_input(facts: ModelFacts, kind: str, where: str) -> TensorSpec:
             fix="Use a .csv with a column for each input (paths of pictures are allowed), or an .npz.",
         )  # fmt: skip
     return fed
+
+
+def _side(facts: ModelFacts) -> int:
+    """Pixels of the model's own input where it is square, for an example of a command."""
+    shape = facts.signature.inputs[0].shape or ()
+    return shape[-1] if len(shape) == 4 and isinstance(shape[-1], int) and shape[-1] == shape[-2] else 224
 
 
 def prepared(data: Any, facts: ModelFacts) -> np.ndarray:

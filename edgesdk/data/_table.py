@@ -55,7 +55,7 @@ def map_columns(columns: Sequence[str], signature: Signature, where: str) -> Col
         )  # fmt: skip
     if missing:
         raise InputError(
-            "missing_input", f"{where} has no column for the model's input '{missing}'.",
+            "missing_input", f"{where} has no column for the model's input '{missing}'{_miscounted(signature, columns, label)}.",
             why=f"{_listed(columns)} {nearest(missing, list(columns)[:40])}"[:600],
             fix=f"Call the column '{missing}' (a number, a list, or the path of a file), or its values {missing}_0, {missing}_1, "
             f"…; labels stand in a column '{LABEL}', other columns must go.",
@@ -82,6 +82,15 @@ def _listed(columns: Sequence[str]) -> str:
     return f"Its columns are {', '.join(map(repr, shown))}{more}." if shown else "It has no columns."
 
 
+def _miscounted(signature: Signature, columns: Sequence[str], label: tuple[str, ...]) -> str:
+    """How many columns there are and how many the one input takes; empty where they aren't counted."""
+    size = _values(signature.inputs[0])
+    count = len([c for c in columns if c not in label])
+    if len(signature.inputs) > 1 or not size:
+        return ""
+    return f", which takes {size} values; the file has {count} columns{f' beside {LABEL!r}' if label else ''}"
+
+
 def _named(name: str, columns: Sequence[str], where: str) -> tuple[str, ...]:
     if name in columns:
         return (name,)
@@ -101,7 +110,12 @@ def _named(name: str, columns: Sequence[str], where: str) -> tuple[str, ...]:
 def _only(spec: TensorSpec, others: list[str]) -> tuple[str, ...]:
     if len(others) == 1:
         return (others[0],)
+    return tuple(others) if others and len(others) == _values(spec) else ()
+
+
+def _values(spec: TensorSpec) -> int:
+    """Numbers of one sample; 0 where that isn't fixed."""
     size = 1
     for dim in (spec.shape or (0,))[1:]:
         size *= dim if isinstance(dim, int) else 0
-    return tuple(others) if others and len(others) == size else ()
+    return size

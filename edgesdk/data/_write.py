@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from edgesdk import units
 from edgesdk.artifacts import Warn
 from edgesdk.data._choose import choose_rows, use_order
 from edgesdk.data._facts import ModelFacts, SamplesInfo
@@ -235,7 +236,9 @@ def _class_of(label: np.ndarray | None) -> int | None:
 
 
 def _no_space(folder: Path, needed: int | None, free: int | None, *, endless: bool = False) -> InputError:
-    figures = "" if needed is None or free is None else f": {_mb(needed)} are needed, {_mb(free)} are free"
+    figures = (
+        "" if needed is None or free is None else f": {units.size(needed)} are needed, {units.size(free)} are free"
+    )
     return InputError(
         "no_space", f"The samples don't fit on the disk of {folder.parent}{figures}.",
         why="They are kept there as the model takes them, so that no process holds them in memory.",
@@ -244,7 +247,3 @@ def _no_space(folder: Path, needed: int | None, free: int | None, *, endless: bo
         else "Free some space, give fewer samples, or set TMPDIR to a larger disk.",
         details={} if needed is None else {"needed": needed, "free": free},
     )  # fmt: skip
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"

@@ -170,7 +170,9 @@ def view(variant: Json) -> QuantizedView | None:
         places=places,
         places_words=places_words,
         stages=_stages(details, guard),
-        tried=tuple((str(id_), str(what), what == "kept") for id_, what in (guard.get("tried") or {}).items()),
+        tried=tuple(
+            (str(id_), str(what), str(what).startswith("kept")) for id_, what in (guard.get("tried") or {}).items()
+        ),
     )
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgesdk import units
+from edgesdk.units import three
+
 # Thresholds on the worst output's signal-to-noise ratio, dB. 20 dB are a factor of ten in amplitude: at 100 dB the
 # difference is 1/100 000 of the signal, what float32 rounding leaves behind (24 bits of mantissa are 144 dB; sums over
 # thousands of products lose about 40 of them). int8 post-training quantization usually lands between 20 and 40 dB.
@@ -41,15 +44,8 @@ _QUANTIZATIONS = {
 
 
 def size(count: float | None) -> str:
-    """Bytes in decimal units, three digits: ``13.6 MB``."""
-    if count is None:
-        return "–"
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(value) < 999.5 or unit == "GB":
-            break
-        value /= 1000
-    return f"{int(value)} B" if unit == "B" else f"{_three(value)} {unit}"
+    """Bytes in decimal units; a dash where they aren't known."""
+    return "–" if count is None else units.size(int(count))
 
 
 def count(value: float | None) -> str:
@@ -58,13 +54,8 @@ def count(value: float | None) -> str:
         return "–"
     for limit, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
         if abs(value) >= limit:
-            return f"{_three(value / limit)} {word}"
-    return f"{int(value):,}" if value == int(value) else _three(value)
-
-
-def _three(value: float) -> str:
-    text = f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 100 else f"{value:.0f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+            return f"{three(value / limit)} {word}"
+    return f"{int(value):,}" if value == int(value) else three(value)
 
 
 def percent(share: float | None) -> str:
@@ -95,7 +86,7 @@ def seconds(value: float | None) -> str:
     if value is None:
         return "–"
     if value < 0.0095:
-        return f"{_three(value * 1000)} ms"
+        return f"{three(value * 1000)} ms"
     return f"{value:.2f} s" if value < 10 else f"{value:.1f} s" if value < 120 else f"{value / 60:.1f} min"
 
 
@@ -105,7 +96,7 @@ def nanoseconds(value: float | None) -> str:
         return "–"
     for limit, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if abs(value) >= limit:
-            return f"{_three(value / limit)} {unit}"
+            return f"{three(value / limit)} {unit}"
     return f"{value:.0f} ns"
 
 

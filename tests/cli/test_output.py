@@ -137,21 +137,6 @@ def test_a_stdout_of_ascii_takes_any_name(shell: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1.0 kB"),
-        (13_400_000, "13.4 MB"),
-        (250_000_000, "250 MB"),
-        (2 * 10**12, "2000 GB"),
-    ],
-)
-def test_sizes_for_people(count: int, text: str) -> None:
-    assert _output.size(count) == text
-
-
-@pytest.mark.parametrize(
     ("count", "text"), [(None, "unknown"), (0, "0"), (999, "999"), (3_504_872, "3.5 M"), (300_774_272, "301 M")]
 )
 def test_counts_for_people(count: int | None, text: str) -> None:

@@ -175,7 +175,8 @@ def test_pictures_without_a_preprocessing_are_refused_with_the_options_to_give(t
     with pytest.raises(InputError) as caught:
         written(folder, facts(RGB), tmp_path)
     assert caught.value.code == "no_preprocess"
-    for option in ("--image", "--mean", "--std"):
+    side = RGB.inputs[0].shape[-1]  # the example is of the model's own size
+    for option in (f"--image {side}", "--mean", "--std"):
         assert option in caught.value.fix
 
 
@@ -231,7 +232,8 @@ def test_csv_with_feature_names_lists_and_paths(tmp_path: Path) -> None:
         ("x_0,x_1,x_2,target\n1,2,3,0\n", "label_misnamed", "'target' looks like it"),
         ("a,b,c,Labels\n1,2,3,0\n", "label_misnamed", "'Labels' looks like it"),
         ("p,class\n[1;2],0\n", "label_misnamed", "'class' looks like it"),
-        ("a,b\n1,2\n", "missing_input", "no column for the model's input 'x'"),
+        ("a,b\n1,2\n", "missing_input", "no column for the model's input 'x', which takes 3 values; the file has 2 columns."),
+        ("a,b,label\n1,2,0\n", "missing_input", "3 values; the file has 2 columns beside 'label'"),
         ("x_0,x_0,x_1\n1,2,3\n", "duplicate_column", "x_0"),
         ("x_0,x_1,x_2\n", "no_samples", "holds no samples"),
         ("x_0,x_1,x_2\n1,2,http://a/b.png\n", "bad_cell", "column 'x_2'"),
