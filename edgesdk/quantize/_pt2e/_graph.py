@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Model
+from edgesdk.quantize._pt2e._products import to_linear
 from edgesdk.runtimes import _ts_alias
 from edgesdk.runtimes._fp16 import _dynamic
 
@@ -41,7 +42,7 @@ def operators() -> Any:
 
 
 def module_of(program: ExportedProgram) -> GraphModule:
-    """The program as a graph module with weights as attributes.
+    """The program as a graph module with weights as attributes, products with a constant matrix as linear layers.
 
     Weights are shared with the program, what it writes to is copied: a run leaves the program as it was.
     """
@@ -50,6 +51,7 @@ def module_of(program: ExportedProgram) -> GraphModule:
         owner, _, leaf = name.rpartition(".")
         setattr(module.get_submodule(owner), leaf, getattr(module.get_submodule(owner), leaf).clone())
     _without_writes(module)
+    to_linear(module, frozenset(written_buffers(module)))
     for name in ("train", "eval"):  # bound to this very object: torchao's copies would keep it and its weights alive
         module.__dict__.pop(name, None)
     found: GraphModule = module
