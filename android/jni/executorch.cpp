@@ -17,7 +17,7 @@
 #include <executorch/runtime/platform/platform.h>
 #include <executorch/runtime/platform/runtime.h>
 
-#include "hybrid.h"
+#include "java.h"
 
 // The wheel has the library but not this header.
 namespace executorch::extension::threadpool {
@@ -37,6 +37,8 @@ using executorch::extension::TensorPtr;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
 using executorch::runtime::Program;
+using edgesdk::lasting;
+using edgesdk::text;
 
 // The codes of EValue.java.
 constexpr jint kTensor = 1, kDouble = 3, kInt = 4, kBool = 5;
@@ -46,11 +48,10 @@ struct Loaded : edgesdk::Hybrid {
 };
 
 struct Java {
-  jclass string, value, tensor, hybrid, failure;
-  jfieldID module_data, destructor, pointer, type_code, shape;
-  jmethodID to_tensor, to_long, to_double, to_bool, dtype_code, raw_buffer, buffer_order;
-  jmethodID from_tensor, from_bool, from_long, from_double, new_tensor, new_hybrid, make_failure;
-  jobject native_order;
+  jclass string, value, tensor, failure;
+  jfieldID module_data, type_code, shape;
+  jmethodID to_tensor, to_long, to_double, to_bool, dtype_code, raw_buffer;
+  jmethodID from_tensor, from_bool, from_long, from_double, new_tensor, make_failure;
 } java;
 
 std::mutex log_lock;
@@ -79,13 +80,6 @@ void fail(JNIEnv* env, Error error, const std::string& message) {
   }
 }
 
-std::string text(JNIEnv* env, jstring from) {
-  const char* chars = env->GetStringUTFChars(from, nullptr);
-  std::string made = chars == nullptr ? "" : chars;
-  env->ReleaseStringUTFChars(from, chars);
-  return made;
-}
-
 template <typename Strings>
 jobjectArray strings(JNIEnv* env, const Strings& from) {
   jobjectArray made = env->NewObjectArray(static_cast<jsize>(from.size()), java.string, nullptr);
@@ -99,10 +93,7 @@ jobjectArray strings(JNIEnv* env, const Strings& from) {
 }
 
 Module* module_of(JNIEnv* env, jobject self) {
-  jobject data = env->GetObjectField(self, java.module_data);
-  jobject destructor = data == nullptr ? nullptr : env->GetObjectField(data, java.destructor);
-  jlong pointer = destructor == nullptr ? 0 : env->GetLongField(destructor, java.pointer);
-  auto loaded = static_cast<Loaded*>(reinterpret_cast<edgesdk::Hybrid*>(pointer));
+  auto loaded = static_cast<Loaded*>(edgesdk::owned_by(env, self, java.module_data));
   if (loaded == nullptr) {
     fail(env, Error::InvalidState, "The module is destroyed");
     return nullptr;
@@ -117,15 +108,8 @@ bool tensor_of(JNIEnv* env, jobject tensor, TensorPtr& made) {
   if (env->ExceptionCheck()) {
     return false;
   }
-  auto shape = static_cast<jlongArray>(env->GetObjectField(tensor, java.shape));
-  jsize rank = env->GetArrayLength(shape);
-  std::vector<jlong> wide(rank);
-  env->GetLongArrayRegion(shape, 0, rank, wide.data());
-  jlong count = 1;
-  for (jlong size : wide) {
-    count *= size;
-  }
-  if (env->GetDirectBufferCapacity(buffer) != count) {
+  std::vector<jlong> wide = edgesdk::shape_of(env, tensor, java.shape);
+  if (!edgesdk::fits(env, buffer, wide)) {
     fail(env, Error::InvalidArgument, "A tensor's buffer and shape don't fit");
     return false;
   }
@@ -175,14 +159,9 @@ jobject java_of(JNIEnv* env, const EValue& value) {
     fail(env, Error::InvalidArgument, "An output is neither a tensor nor a number");
     return nullptr;
   }
-  static char nothing;
   const auto& tensor = value.toTensor();
-  std::vector<jlong> sizes(tensor.sizes().begin(), tensor.sizes().end());
-  jlongArray shape = env->NewLongArray(static_cast<jsize>(sizes.size()));
-  env->SetLongArrayRegion(shape, 0, static_cast<jsize>(sizes.size()), sizes.data());
-  void* data = tensor.mutable_data_ptr();
-  jobject raw = env->NewDirectByteBuffer(data == nullptr ? &nothing : data, static_cast<jlong>(tensor.nbytes()));
-  jobject buffer = env->CallObjectMethod(raw, java.buffer_order, java.native_order);
+  jlongArray shape = edgesdk::java_shape(env, tensor.sizes());
+  jobject buffer = edgesdk::java_buffer(env, tensor.mutable_data_ptr(), tensor.nbytes());
   jobject made = env->CallStaticObjectMethod(
       java.tensor, java.new_tensor, buffer, shape, static_cast<jint>(tensor.scalar_type()), nullptr);
   return made == nullptr ? nullptr : env->CallStaticObjectMethod(java.value, java.from_tensor, made);
@@ -238,28 +217,16 @@ Result guarded(JNIEnv* env, Result otherwise, Body body) {
   return otherwise;
 }
 
-jclass lasting(JNIEnv* env, const char* name) {
-  jclass found = env->FindClass(name);
-  return found == nullptr ? nullptr : static_cast<jclass>(env->NewGlobalRef(found));
-}
-
 bool look_up(JNIEnv* env) {
   jclass module = env->FindClass("org/pytorch/executorch/Module");
-  jclass destructor = env->FindClass("com/facebook/jni/HybridData$Destructor");
-  jclass order = env->FindClass("java/nio/ByteOrder");
-  jclass buffer = env->FindClass("java/nio/ByteBuffer");
   java.string = lasting(env, "java/lang/String");
   java.value = lasting(env, "org/pytorch/executorch/EValue");
   java.tensor = lasting(env, "org/pytorch/executorch/Tensor");
-  java.hybrid = lasting(env, "com/facebook/jni/HybridData");
   java.failure = lasting(env, "org/pytorch/executorch/ExecutorchRuntimeException");
   if (env->ExceptionCheck()) {
     return false;
   }
   java.module_data = env->GetFieldID(module, "mHybridData", "Lcom/facebook/jni/HybridData;");
-  java.destructor = env->GetFieldID(java.hybrid, "mDestructor", "Lcom/facebook/jni/HybridData$Destructor;");
-  java.pointer = env->GetFieldID(destructor, "mNativePointer", "J");
-  java.new_hybrid = env->GetMethodID(java.hybrid, "<init>", "()V");
   java.type_code = env->GetFieldID(java.value, "mTypeCode", "I");
   java.to_tensor = env->GetMethodID(java.value, "toTensor", "()Lorg/pytorch/executorch/Tensor;");
   java.to_long = env->GetMethodID(java.value, "toInt", "()J");
@@ -278,13 +245,7 @@ bool look_up(JNIEnv* env) {
       "(Ljava/nio/ByteBuffer;[JILcom/facebook/jni/HybridData;)Lorg/pytorch/executorch/Tensor;");
   java.make_failure = env->GetStaticMethodID(
       java.failure, "makeExecutorchException", "(ILjava/lang/String;)Ljava/lang/RuntimeException;");
-  java.buffer_order = env->GetMethodID(buffer, "order", "(Ljava/nio/ByteOrder;)Ljava/nio/ByteBuffer;");
-  jmethodID native = env->GetStaticMethodID(order, "nativeOrder", "()Ljava/nio/ByteOrder;");
-  if (env->ExceptionCheck()) {
-    return false;
-  }
-  java.native_order = env->NewGlobalRef(env->CallStaticObjectMethod(order, native));
-  return !env->ExceptionCheck();
+  return !env->ExceptionCheck() && edgesdk::look_up_parts(env);
 }
 
 } // namespace
@@ -317,13 +278,7 @@ Java_org_pytorch_executorch_Module_initHybrid(JNIEnv* env, jclass, jstring path,
     // As on Android: half of the cores unless told otherwise. A call with the number that is set does nothing.
     uint32_t half = std::max(1u, std::thread::hardware_concurrency() / 2);
     executorch::extension::threadpool::get_threadpool()->_unsafe_reset_threadpool(threads > 0 ? threads : half);
-    jobject data = env->NewObject(java.hybrid, java.new_hybrid);
-    if (data == nullptr) {
-      return nullptr;
-    }
-    edgesdk::Hybrid* owned = loaded.release();
-    env->SetLongField(env->GetObjectField(data, java.destructor), java.pointer, reinterpret_cast<jlong>(owned));
-    return data;
+    return edgesdk::hybrid_of(env, std::move(loaded));
   });
 }
 

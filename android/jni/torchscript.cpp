@@ -15,11 +15,13 @@
 #include <torch/csrc/jit/mobile/import.h>
 #include <torch/csrc/jit/mobile/module.h>
 
-#include "hybrid.h"
+#include "java.h"
 
 namespace {
 
 using c10::IValue;
+using edgesdk::lasting;
+using edgesdk::text;
 
 // The codes of IValue.java, DType.java and MemoryFormat.java.
 enum : jint { kTensor = 2, kBool = 3, kLong = 4, kDouble = 5 };
@@ -36,13 +38,11 @@ struct Kept : edgesdk::Hybrid {
 };
 
 struct Java {
-  jclass value, tensor, hybrid, failure;
-  jfieldID peer_data, destructor, pointer, type_code, shape;
-  jmethodID to_tensor, to_long, to_double, to_bool, dtype_code, format_code, raw_buffer, buffer_order;
-  jmethodID from_tensor, from_bool, from_long, from_double, tuple, list, new_tensor, new_hybrid, new_failure;
-  jmethodID dict, new_map, put;
-  jclass map;
-  jobject native_order;
+  jclass value, tensor, failure, map;
+  jfieldID peer_data, type_code, shape;
+  jmethodID to_tensor, to_long, to_double, to_bool, dtype_code, format_code, raw_buffer;
+  jmethodID from_tensor, from_bool, from_long, from_double, tuple, list, dict, new_tensor, new_failure;
+  jmethodID new_map, put;
 } java;
 
 // As the Android library does: C++ exceptions are CppExceptions of Java.
@@ -76,28 +76,10 @@ Result guarded(JNIEnv* env, Result otherwise, Body body) {
   return otherwise;
 }
 
-std::string text(JNIEnv* env, jstring from) {
-  const char* chars = env->GetStringUTFChars(from, nullptr);
-  std::string made = chars == nullptr ? "" : chars;
-  env->ReleaseStringUTFChars(from, chars);
-  return made;
-}
-
-jobject hybrid(JNIEnv* env, std::unique_ptr<edgesdk::Hybrid> owned) {
-  jobject data = env->NewObject(java.hybrid, java.new_hybrid);
-  check(env);
-  jobject destructor = env->GetObjectField(data, java.destructor);
-  env->SetLongField(destructor, java.pointer, reinterpret_cast<jlong>(owned.release()));
-  env->DeleteLocalRef(destructor);
-  return data;
-}
-
 torch::jit::mobile::Module& module_of(JNIEnv* env, jobject self) {
-  jobject data = env->GetObjectField(self, java.peer_data);
-  jobject destructor = data == nullptr ? nullptr : env->GetObjectField(data, java.destructor);
-  jlong pointer = destructor == nullptr ? 0 : env->GetLongField(destructor, java.pointer);
-  TORCH_CHECK(pointer != 0, "The module is destroyed");
-  return static_cast<Loaded*>(reinterpret_cast<edgesdk::Hybrid*>(pointer))->module;
+  auto loaded = static_cast<Loaded*>(edgesdk::owned_by(env, self, java.peer_data));
+  TORCH_CHECK(loaded != nullptr, "The module is destroyed");
+  return loaded->module;
 }
 
 // A view of the buffer's memory; nothing is copied.
@@ -108,18 +90,11 @@ at::Tensor tensor_of(JNIEnv* env, jobject tensor) {
   check(env);
   TORCH_CHECK(dtype >= 1 && dtype <= 6, "Unknown dtype ", dtype);
   TORCH_CHECK(format == kContiguous, "Inputs must be contiguous");
-  auto shape = static_cast<jlongArray>(env->GetObjectField(tensor, java.shape));
-  std::vector<jlong> wide(env->GetArrayLength(shape));
-  env->GetLongArrayRegion(shape, 0, static_cast<jsize>(wide.size()), wide.data());
+  std::vector<jlong> wide = edgesdk::shape_of(env, tensor, java.shape);
+  TORCH_CHECK(edgesdk::fits(env, buffer, wide), "A tensor's buffer and shape don't fit");
   std::vector<int64_t> sizes(wide.begin(), wide.end());
-  int64_t count = 1;
-  for (int64_t size : sizes) {
-    count *= size;
-  }
-  TORCH_CHECK(env->GetDirectBufferCapacity(buffer) == count, "A tensor's buffer and shape don't fit");
   void* data = env->GetDirectBufferAddress(buffer);
   env->DeleteLocalRef(buffer);
-  env->DeleteLocalRef(shape);
   return at::from_blob(data, sizes, at::TensorOptions().dtype(kDtypes[dtype - 1]));
 }
 
@@ -155,17 +130,13 @@ jobject java_of(JNIEnv* env, const at::Tensor& given) {
   const at::Tensor& tensor = kept->tensor;
   const auto* found = std::find(std::begin(kDtypes), std::end(kDtypes), tensor.scalar_type());
   TORCH_CHECK(found != std::end(kDtypes), "Java has no tensors of ", tensor.scalar_type());
-  std::vector<jlong> sizes(tensor.sizes().begin(), tensor.sizes().end());
-  jlongArray shape = env->NewLongArray(static_cast<jsize>(sizes.size()));
-  env->SetLongArrayRegion(shape, 0, static_cast<jsize>(sizes.size()), sizes.data());
-  static char nothing;
-  void* data = tensor.nbytes() == 0 ? &nothing : tensor.data_ptr();
-  jobject raw = env->NewDirectByteBuffer(data, static_cast<jlong>(tensor.nbytes()));
-  jobject buffer = env->CallObjectMethod(raw, java.buffer_order, java.native_order);
+  jint code = static_cast<jint>(found - kDtypes + 1);
+  jlongArray shape = edgesdk::java_shape(env, tensor.sizes());
+  jobject buffer = edgesdk::java_buffer(env, tensor.data_ptr(), tensor.nbytes());
   check(env);
-  jobject made = env->CallStaticObjectMethod(
-      java.tensor, java.new_tensor, buffer, shape, static_cast<jint>(found - kDtypes + 1), format,
-      hybrid(env, std::move(kept)));
+  jobject owner = edgesdk::hybrid_of(env, std::move(kept));
+  check(env);
+  jobject made = env->CallStaticObjectMethod(java.tensor, java.new_tensor, buffer, shape, code, format, owner);
   check(env);
   return env->CallStaticObjectMethod(java.value, java.from_tensor, made);
 }
@@ -232,28 +203,16 @@ jobject run(JNIEnv* env, jobject self, const std::string& method, jobjectArray i
   });
 }
 
-jclass lasting(JNIEnv* env, const char* name) {
-  jclass found = env->FindClass(name);
-  return found == nullptr ? nullptr : static_cast<jclass>(env->NewGlobalRef(found));
-}
-
 bool look_up(JNIEnv* env) {
   jclass peer = env->FindClass("org/pytorch/LiteNativePeer");
-  jclass destructor = env->FindClass("com/facebook/jni/HybridData$Destructor");
-  jclass order = env->FindClass("java/nio/ByteOrder");
-  jclass buffer = env->FindClass("java/nio/ByteBuffer");
   java.value = lasting(env, "org/pytorch/IValue");
   java.tensor = lasting(env, "org/pytorch/Tensor");
-  java.hybrid = lasting(env, "com/facebook/jni/HybridData");
   java.failure = lasting(env, "com/facebook/jni/CppException");
   java.map = lasting(env, "java/util/LinkedHashMap");
   if (env->ExceptionCheck()) {
     return false;
   }
   java.peer_data = env->GetFieldID(peer, "mHybridData", "Lcom/facebook/jni/HybridData;");
-  java.destructor = env->GetFieldID(java.hybrid, "mDestructor", "Lcom/facebook/jni/HybridData$Destructor;");
-  java.pointer = env->GetFieldID(destructor, "mNativePointer", "J");
-  java.new_hybrid = env->GetMethodID(java.hybrid, "<init>", "()V");
   java.new_failure = env->GetMethodID(java.failure, "<init>", "(Ljava/lang/String;)V");
   java.type_code = env->GetFieldID(java.value, "mTypeCode", "I");
   java.to_tensor = env->GetMethodID(java.value, "toTensor", "()Lorg/pytorch/Tensor;");
@@ -276,13 +235,7 @@ bool look_up(JNIEnv* env) {
   java.new_tensor = env->GetStaticMethodID(
       java.tensor, "nativeNewTensor",
       "(Ljava/nio/ByteBuffer;[JIILcom/facebook/jni/HybridData;)Lorg/pytorch/Tensor;");
-  java.buffer_order = env->GetMethodID(buffer, "order", "(Ljava/nio/ByteOrder;)Ljava/nio/ByteBuffer;");
-  jmethodID native = env->GetStaticMethodID(order, "nativeOrder", "()Ljava/nio/ByteOrder;");
-  if (env->ExceptionCheck()) {
-    return false;
-  }
-  java.native_order = env->NewGlobalRef(env->CallStaticObjectMethod(order, native));
-  return !env->ExceptionCheck();
+  return !env->ExceptionCheck() && edgesdk::look_up_parts(env);
 }
 
 } // namespace
@@ -308,7 +261,9 @@ Java_org_pytorch_LiteNativePeer_initHybrid(JNIEnv* env, jclass, jstring path, jo
     c10::InferenceMode no_gradients;
     auto loaded = std::make_unique<Loaded>();
     loaded->module = torch::jit::_load_for_mobile(text(env, path), at::Device(at::kCPU));
-    return hybrid(env, std::move(loaded));
+    jobject data = edgesdk::hybrid_of(env, std::move(loaded));
+    check(env);
+    return data;
   });
 }
 

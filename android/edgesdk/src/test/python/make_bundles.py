@@ -2,7 +2,7 @@
 
     python make_bundles.py FOLDER      does nothing when FOLDER was written by the same sources
 
-FOLDER/*.edge, release.pub, other.pub, expected.json, manifests.json, hostile/. Never committed: it is made in target/ at test time.
+FOLDER/*.edge, release.pub, other.pub, expected.json, manifests.json, images.json, hostile/. Never committed: it is made in target/ at test time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import make_executorch
 import make_lite
+import make_pictures
 
 ROOT = Path(__file__).resolve().parents[5]
 sys.path.insert(0, str(ROOT))
@@ -44,6 +45,7 @@ def main(out: Path) -> None:
     make_executorch.mixed(out)
     make_lite.mixed(out)
     sounds(out)
+    make_pictures.vectors(out)
     (out / "manifests.json").write_text(json.dumps(verdicts(out / "picture.edge")))
     (out / "expected.json").write_text(json.dumps(expected))
     stamp.write_text(wanted)
@@ -52,7 +54,12 @@ def main(out: Path) -> None:
 def digest() -> str:
     """Of every source that the bundles depend on."""
     found = hashlib.sha256()
-    ours = (*sorted(Path(__file__).parent.glob("*.py")), make_executorch.TRAINED, ROOT / "tests/bundle/hostile.py")
+    ours = (
+        *sorted(Path(__file__).parent.glob("*.py")),
+        make_executorch.TRAINED,
+        make_pictures.TOOL,
+        ROOT / "tests/bundle/hostile.py",
+    )
     for path in (*sorted((ROOT / "edgesdk").rglob("*.py")), *ours):
         found.update(path.read_bytes())
     return found.hexdigest()

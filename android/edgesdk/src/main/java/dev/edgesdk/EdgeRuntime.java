@@ -21,6 +21,36 @@ public abstract class EdgeRuntime {
   /** The line of a Gradle file that brings the engine; an empty string when there is none. */
   abstract String dependency();
 
+  /** What starts an engine's native libraries; it names the engine's classes, which may be absent. */
+  interface Start {
+    void run();
+  }
+
+  /**
+   * Null when an engine's class is there and its native libraries load, else a sentence.
+   *
+   * @param engine its name, for people
+   * @param probe the class that tells whether the engine is in the app
+   * @param libraries its native libraries, for people, with their verb
+   */
+  static @Nullable String absence(String engine, String probe, String libraries, Start start) {
+    try {
+      Class.forName(probe, false, EdgeRuntime.class.getClassLoader());
+    } catch (ClassNotFoundException cause) {
+      return engine + " is not in the app: the class " + probe + " is absent.";
+    }
+    try {
+      start.run();
+      return null;
+    } catch (LinkageError | RuntimeException cause) {
+      Throwable root = cause;
+      while (root.getCause() != null) {
+        root = root.getCause();
+      }
+      return libraries + " load here (os.arch " + System.getProperty("os.arch") + "): " + Words.line(root) + ".";
+    }
+  }
+
   /** Whether it has that back end. */
   boolean has(String backend) {
     return false;

@@ -1,9 +1,7 @@
 package dev.edgesdk;
 
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashSet;
-import java.util.List;
 import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -20,10 +18,9 @@ final class EtErrors {
 
   static EdgeException load(String file, Throwable cause, String log) {
     if (cause instanceof LinkageError) {
-      return new EdgeException(
-          "load_failed",
-          "ExecuTorch can't load " + file + ": " + Words.line(cause) + ".",
-          "Its Java classes and its native library, or this library, are of different releases.",
+      return EngineErrors.releases(
+          "ExecuTorch",
+          file,
           "Take one release of org.pytorch:executorch-android: the one that the manifest names, or a newer one.",
           cause);
     }
@@ -55,12 +52,7 @@ final class EtErrors {
         return bad(file, Words.line(cause), cause);
       case ExecutorchRuntimeException.MEMORY_ALLOCATION_FAILED:
       case ExecutorchRuntimeException.DELEGATE_MEMORY_ALLOCATION_FAILED:
-        return new EdgeException(
-            "out_of_memory",
-            "There is not enough memory to load " + file + ".",
-            "The engine needs room for weights and activations (" + Words.line(cause) + ").",
-            "Close other sessions, or package a smaller or quantized model.",
-            cause);
+        return EngineErrors.memory(file, cause);
       default:
         return new EdgeException(
             "load_failed",
@@ -88,26 +80,8 @@ final class EtErrors {
         cause);
   }
 
-  static EdgeException run(String file, Tensor[] given, Throwable cause) {
-    List<String> shapes = new ArrayList<>();
-    for (Tensor tensor : given) {
-      shapes.add(tensor.toString());
-    }
-    return new EdgeException(
-        "run_failed",
-        file + " did not run on " + Words.join(shapes) + ".",
-        "ExecuTorch reports: " + Words.line(cause) + ".",
-        "Give shapes and dtypes as the signature says; a size that varies must be packaged so: "
-            + "--input 'NAME=float32[1..8,3,224,224]'.",
-        cause);
-  }
-
   static EdgeException dtype(String what, TensorSpec spec) {
-    return new EdgeException(
-        "dtype_unsupported",
-        "ExecuTorch's Java library has no " + what + " of " + spec.dtype() + ", as '" + spec.name() + "' is.",
-        "It knows float32, float64, float16, int64, int32, int8 and uint8.",
-        "Give the model inputs and outputs of another dtype, or package with --runtime onnx.");
+    return EngineErrors.dtype("ExecuTorch", what, spec, "float32, float64, float16, int64, int32, int8 and uint8");
   }
 
   static EdgeException unreadable(String dtype, Exception cause) {
@@ -117,22 +91,6 @@ final class EtErrors {
         "Its field that holds them is gone: another release, or a shrinker that ran without our rules.",
         "Keep the rules of META-INF/proguard, or give the model an output of another dtype.",
         cause);
-  }
-
-  static EdgeException outputs(String problem) {
-    return new EdgeException(
-        "wrong_outputs",
-        problem + ".",
-        "The file in the bundle is not the one that the manifest describes.",
-        Errors.AGAIN);
-  }
-
-  static EdgeException size(TensorSpec spec, long[] shape, Tensor given) {
-    return new EdgeException(
-        "run_failed",
-        "Output '" + spec.name() + "' has the shape " + Words.shape(shape) + ", its tensor is " + given + ".",
-        "The outputs' sizes follow from those of the inputs.",
-        "Give a tensor of that shape, or call run(inputs).");
   }
 
   /** The engine's number; -1 when it gives none. */

@@ -1,19 +1,18 @@
 package dev.edgesdk;
 
 import java.nio.ByteBuffer;
-import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.List;
-import org.jspecify.annotations.Nullable;
+import java.util.Set;
 import org.pytorch.executorch.EValue;
 
-/** ExecuTorch's views of input tensors. A tensor that comes again keeps its view, so nothing is made for it. */
-final class EtInputs {
-  private final @Nullable Tensor[] tensors;
-  private final EValue[] values;
+/** Input tensors as ExecuTorch's Java library takes them. */
+final class EtInputs extends EngineInputs<EValue> {
+  private static final Set<DType> TAKEN = EnumSet.of(
+      DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.INT64, DType.INT32, DType.INT8, DType.UINT8);
 
   EtInputs(int count) {
-    tensors = new Tensor[count];
-    values = new EValue[count];
+    super(new EValue[count]);
   }
 
   /**
@@ -23,35 +22,19 @@ final class EtInputs {
    */
   static void check(List<TensorSpec> specs) {
     for (TensorSpec spec : specs) {
-      switch (spec.dtype()) {
-        case FLOAT32:
-        case FLOAT64:
-        case FLOAT16:
-        case INT64:
-        case INT32:
-        case INT8:
-        case UINT8:
-          break;
-        default:
-          throw EtErrors.dtype("inputs", spec);
+      if (!TAKEN.contains(spec.dtype())) {
+        throw EtErrors.dtype("inputs", spec);
       }
     }
   }
 
-  EValue[] bind(Tensor[] given) {
-    for (int i = 0; i < values.length; i++) {
-      if (given[i] != tensors[i]) {
-        values[i] = EValue.from(view(given[i]));
-        tensors[i] = given[i];
-      }
-    }
-    return values;
+  @Override
+  EValue view(Tensor tensor) {
+    return EValue.from(blob(tensor.dtype(), tensor.data(), tensor.sizes()));
   }
 
-  private static org.pytorch.executorch.Tensor view(Tensor tensor) {
-    ByteBuffer data = tensor.data();
-    long[] shape = tensor.sizes();
-    switch (tensor.dtype()) {
+  private static org.pytorch.executorch.Tensor blob(DType dtype, ByteBuffer data, long[] shape) {
+    switch (dtype) {
       case FLOAT32:
         return org.pytorch.executorch.Tensor.fromBlob(data.asFloatBuffer(), shape);
       case FLOAT64:
@@ -67,10 +50,5 @@ final class EtInputs {
       default:
         return org.pytorch.executorch.Tensor.fromBlobUnsigned(data, shape); // check() let no other pass
     }
-  }
-
-  void clear() {
-    Arrays.fill(tensors, null);
-    Arrays.fill(values, null);
   }
 }

@@ -15,22 +15,20 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 import org.pytorch.executorch.EValue;
 
-/** Copies ExecuTorch's outputs into tensors. The typed view of a tensor that comes again is kept. */
+/** Copies ExecuTorch's outputs into tensors. */
 final class EtOutputs {
   /** Older releases lack {@code copyDataInto}; they give a new array each time. */
   private static volatile boolean copies = true;
 
   private final List<TensorSpec> specs;
   private final String file;
-  private final @Nullable Tensor[] tensors;
-  private final Buffer[] views;
+  private final Views views;
   private final boolean[] fixed;
 
   EtOutputs(List<TensorSpec> specs, String file) {
     this.specs = specs;
     this.file = file;
-    this.tensors = new Tensor[specs.size()];
-    this.views = new Buffer[specs.size()];
+    this.views = new Views(specs.size());
     this.fixed = new boolean[specs.size()];
     for (int i = 0; i < fixed.length; i++) {
       List<Dim> shape = specs.get(i).shape();
@@ -84,7 +82,7 @@ final class EtOutputs {
 
   void take(EValue[] values, @Nullable Tensor[] into) {
     if (values.length != into.length) {
-      throw EtErrors.outputs(file + " gives " + values.length + " outputs, not " + into.length);
+      throw EngineErrors.outputs(file + " gives " + values.length + " outputs, not " + into.length);
     }
     for (int i = 0; i < values.length; i++) {
       if (values[i].isTensor()) {
@@ -98,44 +96,17 @@ final class EtOutputs {
   private void take(int i, org.pytorch.executorch.Tensor from, @Nullable Tensor[] into) {
     TensorSpec spec = specs.get(i);
     if (from.dtype() != type(spec.dtype())) {
-      throw EtErrors.outputs("Output '" + spec.name() + "' of " + file + " is " + from.dtype() + ", not " + spec);
+      throw EngineErrors.outputs("Output '" + spec.name() + "' of " + file + " is " + from.dtype() + ", not " + spec);
     }
     Tensor to = into[i];
     if (to == null) {
       to = Tensor.allocate(spec.dtype(), from.shape());
       into[i] = to;
     } else if (fixed[i] ? from.numel() != to.size() : !Arrays.equals(from.shape(), to.sizes())) { // shape() is a copy
-      throw EtErrors.size(spec, from.shape(), to);
+      throw EngineErrors.size(spec, from.shape(), to);
     }
     if (to.size() > 0) {
-      copy(from, to.dtype(), view(i, to));
-    }
-  }
-
-  private Buffer view(int i, Tensor tensor) {
-    if (tensors[i] != tensor) {
-      views[i] = view(tensor);
-      tensors[i] = tensor;
-    }
-    views[i].clear();
-    return views[i];
-  }
-
-  private static Buffer view(Tensor tensor) {
-    ByteBuffer data = tensor.data();
-    switch (tensor.dtype()) {
-      case FLOAT32:
-        return data.asFloatBuffer();
-      case FLOAT64:
-        return data.asDoubleBuffer();
-      case FLOAT16:
-        return data.asShortBuffer();
-      case INT64:
-        return data.asLongBuffer();
-      case INT32:
-        return data.asIntBuffer();
-      default:
-        return data;
+      copy(from, to.dtype(), views.of(i, to));
     }
   }
 
@@ -232,12 +203,12 @@ final class EtOutputs {
       into[i] = to;
     }
     if (to.size() != 1 || !(value.isInt() || value.isDouble() || value.isBool())) {
-      throw EtErrors.outputs("Output '" + spec.name() + "' is a plain value, not " + to);
+      throw EngineErrors.outputs("Output '" + spec.name() + "' is a plain value, not " + to);
     }
     double real = value.isDouble() ? value.toDouble() : 0;
     long whole = value.isInt() ? value.toInt() : value.isBool() && value.toBool() ? 1 : 0;
     if (!PlainNumber.write(to, value.isDouble(), real, whole)) {
-      throw EtErrors.outputs("Output '" + spec.name() + "' is a plain number, not " + spec);
+      throw EngineErrors.outputs("Output '" + spec.name() + "' is a plain number, not " + spec);
     }
   }
 
@@ -269,7 +240,6 @@ final class EtOutputs {
   }
 
   void clear() {
-    Arrays.fill(tensors, null);
-    Arrays.fill(views, null);
+    views.clear();
   }
 }

@@ -2,8 +2,6 @@ package dev.edgesdk;
 
 import java.util.Arrays;
 import java.util.List;
-import java.util.logging.Level;
-import java.util.logging.Logger;
 import org.jspecify.annotations.Nullable;
 import org.pytorch.executorch.EValue;
 import org.pytorch.executorch.ExecuTorchRuntime;
@@ -13,29 +11,16 @@ import org.pytorch.executorch.Module;
  * A program of ExecuTorch. It reads inputs from the tensors' own memory; outputs lie in the program's memory and are
  * copied once, into the caller's tensors.
  */
-final class EtRunner extends Runner {
-  private static final Logger LOG = Logger.getLogger("dev.edgesdk");
+final class EtRunner extends NativeRunner<Module> {
+  private static final Pool POOL = new Pool("ExecuTorch");
 
-  /** The engine's pool of threads is one for the process, and loaded programs keep pointers into it. */
-  private static final Object POOL = new Object();
-
-  private static int poolThreads;
-  private static int openModules;
-
-  private final ModelFile files;
-  private final String path;
-  private final int threads;
   private final EtInputs inputs;
   private final EtOutputs outputs;
-  private @Nullable Module module;
-  private boolean used;
 
   private EtRunner(ModelFile files, int threads) {
-    this.files = files;
-    this.path = files.file().getPath(); // the bundle may be closed when reset() loads it again
-    this.threads = threads;
+    super(files, threads, POOL);
     this.inputs = new EtInputs(files.manifest.inputs().size());
-    this.outputs = new EtOutputs(files.manifest.outputs(), files.variant.file());
+    this.outputs = new EtOutputs(files.manifest.outputs(), file);
   }
 
   /** Loads the native library, and calls it: classes and library of two releases fail here, not at the first model. */
@@ -63,83 +48,54 @@ final class EtRunner extends Runner {
     return made;
   }
 
-  private Module open() {
+  @Override
+  Module open() {
     String[] before = EtLog.lines();
-    Module opened = null;
     try {
-      opened = load(path, threads);
-      if (!Arrays.asList(opened.getMethods()).contains("forward")) {
-        throw EtErrors.noForward(files.variant.file(), opened.getMethods());
-      }
-      opened.loadMethod("forward");
-      module = opened;
-      return opened;
+      return super.open();
+    } catch (EdgeException ours) {
+      throw ours;
     } catch (LinkageError | RuntimeException cause) {
-      if (opened != null) {
-        close(opened);
-      }
-      throw cause instanceof EdgeException
-          ? (EdgeException) cause
-          : EtErrors.load(files.variant.file(), cause, EtLog.since(before));
+      throw EtErrors.load(file, cause, EtLog.since(before));
     }
   }
 
-  /** The pool gets another size only while no program is loaded: it would be freed under those that are. */
-  private static Module load(String path, int threads) {
-    synchronized (POOL) {
-      int size = openModules == 0 ? threads : poolThreads;
-      Module made = Module.load(path, Module.LOAD_MODE_MMAP, size);
-      poolThreads = size;
-      openModules++;
-      if (size != threads) {
-        LOG.log(
-            Level.WARNING,
-            "ExecuTorch keeps {0} threads, not {1}, as long as other sessions are open",
-            new Object[] {size == 0 ? "its own number of" : String.valueOf(size), threads});
-      }
-      return made;
-    }
+  /** The engine sets its pool in each call; with the size that it has, nothing happens to it. */
+  @Override
+  Module load(String path, int threads, boolean resize) {
+    return Module.load(path, Module.LOAD_MODE_MMAP, threads);
   }
 
-  private static void close(Module module) {
-    synchronized (POOL) {
-      module.destroy();
-      openModules--;
+  @Override
+  void ready(Module loaded) {
+    String[] methods = loaded.getMethods();
+    if (!Arrays.asList(methods).contains("forward")) {
+      throw EtErrors.noForward(file, methods);
     }
+    loaded.loadMethod("forward");
+  }
+
+  @Override
+  void destroy(Module loaded) {
+    loaded.destroy();
   }
 
   @Override
   void run(Tensor[] given, @Nullable Tensor[] into) {
-    Module loaded = module == null ? open() : module;
-    used = true;
+    Module loaded = module();
     EValue[] values = inputs.bind(given);
     try {
       outputs.take(loaded.forward(values), into); // the next call overwrites them
     } catch (EdgeException ours) {
       throw ours;
     } catch (LinkageError | RuntimeException cause) {
-      throw EtErrors.run(files.variant.file(), given, cause);
-    }
-  }
-
-  /** A program's mutable buffers live as long as its module: load it again. */
-  @Override
-  void reset() {
-    if (used) {
-      close();
-      open();
-      used = false;
+      throw EngineErrors.run("ExecuTorch", file, given, Words.line(cause), cause);
     }
   }
 
   @Override
-  void close() {
-    Module loaded = module;
-    module = null;
+  void forget() {
     inputs.clear();
     outputs.clear();
-    if (loaded != null) {
-      close(loaded);
-    }
   }
 }

@@ -13,27 +13,15 @@ final class ExecutorchRuntime extends EdgeRuntime {
 
   /** Found out once: a class whose initializer failed tells its reason only the first time. */
   private static final class Found {
-    static final @Nullable String MISSING = look();
+    static final @Nullable String MISSING = absence(
+        "ExecuTorch", PROBE, "ExecuTorch's native libraries libexecutorch.so and libfbjni.so don't",
+        new Start() {
+          @Override
+          public void run() {
+            EtRunner.start();
+          }
+        });
     static final @Nullable List<String> BACKENDS = MISSING == null ? EtRunner.backends() : null;
-
-    private static @Nullable String look() {
-      try {
-        Class.forName(PROBE, false, ExecutorchRuntime.class.getClassLoader());
-      } catch (ClassNotFoundException cause) {
-        return "ExecuTorch is not in the app: the class " + PROBE + " is absent.";
-      }
-      try {
-        EtRunner.start();
-        return null;
-      } catch (LinkageError | RuntimeException cause) {
-        Throwable root = cause;
-        while (root.getCause() != null) {
-          root = root.getCause();
-        }
-        return "ExecuTorch's native libraries libexecutorch.so and libfbjni.so don't load here (os.arch "
-            + System.getProperty("os.arch") + "): " + Words.line(root) + ".";
-      }
-    }
   }
 
   @Override

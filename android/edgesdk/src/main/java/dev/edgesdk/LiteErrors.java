@@ -1,7 +1,5 @@
 package dev.edgesdk;
 
-import java.util.ArrayList;
-import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /** What the Lite interpreter says, in sentences, with the codes of Python's {@code runtimes/torchscript.py}. */
@@ -13,10 +11,9 @@ final class LiteErrors {
   static EdgeException load(String file, Throwable cause) {
     String text = String.valueOf(cause.getMessage());
     if (cause instanceof LinkageError) {
-      return new EdgeException(
-          "load_failed",
-          "PyTorch Mobile can't load " + file + ": " + Words.line(cause) + ".",
-          "Its Java classes and its native library, or this library, are of different releases.",
+      return EngineErrors.releases(
+          "PyTorch Mobile",
+          file,
           "Take one release of org.pytorch:pytorch_android_lite, and no other library with org.pytorch's classes.",
           cause);
     }
@@ -40,12 +37,7 @@ final class LiteErrors {
           cause);
     }
     if (text.contains("not enough memory") || text.contains("can't allocate memory")) {
-      return new EdgeException(
-          "out_of_memory",
-          "There is not enough memory to load " + file + ".",
-          "The engine needs room for weights and activations (" + Words.line(cause) + ").",
-          "Close other sessions, or package a smaller or quantized model.",
-          cause);
+      return EngineErrors.memory(file, cause);
     }
     return bad(file, Words.line(cause), cause);
   }
@@ -79,17 +71,7 @@ final class LiteErrors {
           "Package the float model instead, with --quantize static-int8 --calibration PATH: it needs no stubs.",
           cause);
     }
-    List<String> shapes = new ArrayList<>();
-    for (Tensor tensor : given) {
-      shapes.add(tensor.toString());
-    }
-    return new EdgeException(
-        "run_failed",
-        file + " did not run on " + Words.join(shapes) + ".",
-        "PyTorch reports: " + said(text) + ".",
-        "Give shapes and dtypes as the signature says; a size that varies must be packaged so: "
-            + "--input 'NAME=float32[1..8,3,224,224]'.",
-        cause);
+    return EngineErrors.run("PyTorch", file, given, said(text), cause);
   }
 
   /** The line that tells the most: the last one with an error in it, after the model's call stack, before the engine's. */
@@ -105,22 +87,6 @@ final class LiteErrors {
   }
 
   static EdgeException dtype(String what, TensorSpec spec) {
-    return new EdgeException(
-        "dtype_unsupported",
-        "PyTorch Mobile's Java library has no " + what + " of " + spec.dtype() + ", as '" + spec.name() + "' is.",
-        "It knows float32, float64, int64, int32, int8 and uint8.",
-        "Give the model inputs and outputs of another dtype, or package with --runtime onnx.");
-  }
-
-  static EdgeException outputs(String problem) {
-    return new EdgeException(
-        "wrong_outputs",
-        problem + ".",
-        "The file in the bundle is not the one that the manifest describes.",
-        Errors.AGAIN);
-  }
-
-  static EdgeException size(TensorSpec spec, long[] shape, Tensor given) {
-    return EtErrors.size(spec, shape, given);
+    return EngineErrors.dtype("PyTorch Mobile", what, spec, "float32, float64, int64, int32, int8 and uint8");
   }
 }

@@ -1,19 +1,18 @@
 package dev.edgesdk;
 
 import java.nio.ByteBuffer;
-import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.List;
-import org.jspecify.annotations.Nullable;
+import java.util.Set;
 import org.pytorch.IValue;
 
-/** The Lite interpreter's views of input tensors. A tensor that comes again keeps its view, so nothing is made for it. */
-final class LiteInputs {
-  private final @Nullable Tensor[] tensors;
-  private final IValue[] values;
+/** Input tensors as PyTorch Mobile's Java library takes them. */
+final class LiteInputs extends EngineInputs<IValue> {
+  private static final Set<DType> TAKEN =
+      EnumSet.of(DType.FLOAT32, DType.FLOAT64, DType.INT64, DType.INT32, DType.INT8, DType.UINT8);
 
   LiteInputs(int count) {
-    tensors = new Tensor[count];
-    values = new IValue[count];
+    super(new IValue[count]);
   }
 
   /**
@@ -27,34 +26,19 @@ final class LiteInputs {
 
   static void check(String what, List<TensorSpec> specs) {
     for (TensorSpec spec : specs) {
-      switch (spec.dtype()) {
-        case FLOAT32:
-        case FLOAT64:
-        case INT64:
-        case INT32:
-        case INT8:
-        case UINT8:
-          break;
-        default:
-          throw LiteErrors.dtype(what, spec);
+      if (!TAKEN.contains(spec.dtype())) {
+        throw LiteErrors.dtype(what, spec);
       }
     }
   }
 
-  IValue[] bind(Tensor[] given) {
-    for (int i = 0; i < values.length; i++) {
-      if (given[i] != tensors[i]) {
-        values[i] = IValue.from(view(given[i]));
-        tensors[i] = given[i];
-      }
-    }
-    return values;
+  @Override
+  IValue view(Tensor tensor) {
+    return IValue.from(blob(tensor.dtype(), tensor.data(), tensor.sizes()));
   }
 
-  private static org.pytorch.Tensor view(Tensor tensor) {
-    ByteBuffer data = tensor.data();
-    long[] shape = tensor.sizes();
-    switch (tensor.dtype()) {
+  private static org.pytorch.Tensor blob(DType dtype, ByteBuffer data, long[] shape) {
+    switch (dtype) {
       case FLOAT32:
         return org.pytorch.Tensor.fromBlob(data.asFloatBuffer(), shape);
       case FLOAT64:
@@ -68,10 +52,5 @@ final class LiteInputs {
       default:
         return org.pytorch.Tensor.fromBlobUnsigned(data, shape); // check() let no other pass
     }
-  }
-
-  void clear() {
-    Arrays.fill(tensors, null);
-    Arrays.fill(values, null);
   }
 }

@@ -18,14 +18,12 @@ final class LiteOutputs {
   private final List<TensorSpec> specs;
   private final String file;
   private final List<IValue> found = new ArrayList<>();
-  private final @Nullable Tensor[] tensors;
-  private final Buffer[] views;
+  private final Views views;
 
   LiteOutputs(List<TensorSpec> specs, String file) {
     this.specs = specs;
     this.file = file;
-    this.tensors = new Tensor[specs.size()];
-    this.views = new Buffer[specs.size()];
+    this.views = new Views(specs.size());
   }
 
   /**
@@ -41,7 +39,7 @@ final class LiteOutputs {
     try {
       flatten(result);
       if (found.size() != into.length) {
-        throw LiteErrors.outputs(file + " gives " + found.size() + " outputs, not " + into.length);
+        throw EngineErrors.outputs(file + " gives " + found.size() + " outputs, not " + into.length);
       }
       for (int i = 0; i < into.length; i++) {
         IValue value = found.get(i);
@@ -85,7 +83,7 @@ final class LiteOutputs {
   private void take(int i, org.pytorch.Tensor from, @Nullable Tensor[] into) {
     TensorSpec spec = specs.get(i);
     if (from.dtype() != type(spec.dtype())) {
-      throw LiteErrors.outputs("Output '" + spec.name() + "' of " + file + " is " + from.dtype() + ", not " + spec);
+      throw EngineErrors.outputs("Output '" + spec.name() + "' of " + file + " is " + from.dtype() + ", not " + spec);
     }
     long[] shape = from.shape();
     Tensor to = into[i];
@@ -93,40 +91,15 @@ final class LiteOutputs {
       to = Tensor.allocate(spec.dtype(), shape);
       into[i] = to;
     } else if (!Arrays.equals(shape, to.sizes())) {
-      throw LiteErrors.size(spec, shape, to);
+      throw EngineErrors.size(spec, shape, to);
     }
     if (to.size() > 0) {
-      Buffer view = view(i, to);
+      Buffer view = views.of(i, to);
       if (from.memoryFormat() == MemoryFormat.CONTIGUOUS || LiteOrder.same(shape)) {
         copy(from, to.dtype(), view);
       } else {
         LiteOrder.channelsFirst(LiteMemory.buffer(from), to.dtype(), view, shape);
       }
-    }
-  }
-
-  private Buffer view(int i, Tensor tensor) {
-    if (tensors[i] != tensor) {
-      views[i] = view(tensor);
-      tensors[i] = tensor;
-    }
-    views[i].clear();
-    return views[i];
-  }
-
-  static Buffer view(Tensor tensor) {
-    ByteBuffer data = tensor.data();
-    switch (tensor.dtype()) {
-      case FLOAT32:
-        return data.asFloatBuffer();
-      case FLOAT64:
-        return data.asDoubleBuffer();
-      case INT64:
-        return data.asLongBuffer();
-      case INT32:
-        return data.asIntBuffer();
-      default:
-        return data;
     }
   }
 
@@ -152,7 +125,7 @@ final class LiteOutputs {
 
   private static void number(TensorSpec spec, IValue value, @Nullable Tensor[] into, int i) {
     if (!(value.isLong() || value.isDouble() || value.isBool())) {
-      throw LiteErrors.outputs("Output '" + spec.name() + "' is neither a tensor nor a number");
+      throw EngineErrors.outputs("Output '" + spec.name() + "' is neither a tensor nor a number");
     }
     Tensor to = into[i];
     if (to == null) {
@@ -162,7 +135,7 @@ final class LiteOutputs {
     double real = value.isDouble() ? value.toDouble() : 0;
     long whole = value.isLong() ? value.toLong() : value.isBool() && value.toBool() ? 1 : 0;
     if (!PlainNumber.write(to, value.isDouble(), real, whole)) {
-      throw LiteErrors.outputs("Output '" + spec.name() + "' is a plain number, not " + to);
+      throw EngineErrors.outputs("Output '" + spec.name() + "' is a plain number, not " + to);
     }
   }
 
@@ -184,7 +157,6 @@ final class LiteOutputs {
   }
 
   void clear() {
-    Arrays.fill(tensors, null);
-    Arrays.fill(views, null);
+    views.clear();
   }
 }

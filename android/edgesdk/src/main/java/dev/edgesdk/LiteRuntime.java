@@ -13,26 +13,15 @@ final class LiteRuntime extends EdgeRuntime {
 
   /** Found out once: a class whose initializer failed tells its reason only the first time. */
   private static final class Found {
-    static final @Nullable String MISSING = look();
-
-    private static @Nullable String look() {
-      try {
-        Class.forName(PROBE, false, LiteRuntime.class.getClassLoader());
-      } catch (ClassNotFoundException cause) {
-        return "PyTorch Mobile's Lite interpreter is not in the app: the class " + PROBE + " is absent.";
-      }
-      try {
-        LiteRunner.start();
-        return null;
-      } catch (LinkageError | RuntimeException cause) {
-        Throwable root = cause;
-        while (root.getCause() != null) {
-          root = root.getCause();
-        }
-        return "PyTorch Mobile's native libraries libpytorch_jni_lite.so and libfbjni.so don't load here (os.arch "
-            + System.getProperty("os.arch") + "): " + Words.line(root) + ".";
-      }
-    }
+    static final @Nullable String MISSING = absence(
+        "PyTorch Mobile's Lite interpreter", PROBE,
+        "PyTorch Mobile's native libraries libpytorch_jni_lite.so and libfbjni.so don't",
+        new Start() {
+          @Override
+          public void run() {
+            LiteRunner.start();
+          }
+        });
   }
 
   @Override

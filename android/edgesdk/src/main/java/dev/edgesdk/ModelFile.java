@@ -12,6 +12,8 @@ final class ModelFile {
   final Manifest manifest;
   final Variant variant;
   private final EdgeBundle bundle;
+  private @Nullable ByteBuffer model;
+  private @Nullable File kept;
   private @Nullable File folder;
 
   ModelFile(EdgeBundle bundle, Variant variant) {
@@ -20,9 +22,14 @@ final class ModelFile {
     this.variant = variant;
   }
 
-  /** The model, mapped; nothing is copied. */
+  /** The model, mapped; nothing is copied. Once asked for, it stays when the bundle is closed. */
   ByteBuffer buffer() {
-    return bundle.file(variant.file());
+    ByteBuffer mapped = model;
+    if (mapped == null) {
+      mapped = bundle.file(variant.file());
+      model = mapped;
+    }
+    return mapped.duplicate().order(mapped.order());
   }
 
   /** Whether the model needs other files beside it. */
@@ -30,11 +37,19 @@ final class ModelFile {
     return variant.extraFiles().isEmpty();
   }
 
-  /** The model as a file, with what must lie beside it. The bundle has been checked, so these are the right bytes. */
+  /**
+   * The model as a file, with what must lie beside it. The bundle has been checked, so these are the right bytes. Asked
+   * again, it is the same file, written anew if the platform's store has dropped it for a newer one of its name.
+   */
   File file() {
-    File kept = alone() ? PlatformBundle.unpacked(manifest.name() + "/" + variant.id(), variant, buffer()) : null;
-    if (kept != null) {
-      return kept;
+    File before = kept;
+    if (before != null && before.isFile()) {
+      return before;
+    }
+    File stored = alone() ? PlatformBundle.unpacked(manifest.name() + "/" + variant.id(), variant, buffer()) : null;
+    if (stored != null) {
+      kept = stored;
+      return stored;
     }
     File into = folder;
     if (into == null) {

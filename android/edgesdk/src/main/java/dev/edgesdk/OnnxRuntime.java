@@ -10,6 +10,18 @@ import org.jspecify.annotations.Nullable;
 final class OnnxRuntime extends EdgeRuntime {
   static final String PROBE = "ai.onnxruntime.OrtEnvironment";
 
+  /** Found out once: a class whose initializer failed tells its reason only the first time. */
+  private static final class Found {
+    static final @Nullable String MISSING = absence(
+        "ONNX Runtime", PROBE, "ONNX Runtime's native library doesn't",
+        new Start() {
+          @Override
+          public void run() {
+            OrtRunner.version();
+          }
+        });
+  }
+
   @Override
   public String name() {
     return "onnx";
@@ -22,22 +34,7 @@ final class OnnxRuntime extends EdgeRuntime {
 
   @Override
   public @Nullable String missing() {
-    try {
-      Class.forName(PROBE, false, OnnxRuntime.class.getClassLoader());
-    } catch (ClassNotFoundException cause) {
-      return "ONNX Runtime is not in the app: the class " + PROBE + " is absent.";
-    }
-    try {
-      OrtRunner.version();
-      return null;
-    } catch (LinkageError | RuntimeException cause) {
-      Throwable root = cause;
-      while (root.getCause() != null) {
-        root = root.getCause();
-      }
-      return "ONNX Runtime's native library doesn't load here (os.arch " + System.getProperty("os.arch") + "): "
-          + root.getMessage() + ".";
-    }
+    return Found.MISSING;
   }
 
   @Override

@@ -70,6 +70,7 @@ public final class Session extends PlatformSession implements Closeable {
   private final Feed feed;
   private final Tensor[] inputs;
   private final @Nullable Tensor[] into;
+  private final Forgotten forgotten;
   private @Nullable Runner runner;
   private @Nullable Classifier classifier;
 
@@ -91,6 +92,7 @@ public final class Session extends PlatformSession implements Closeable {
     this.feed = new Feed(manifest.inputs(), manifest.name());
     this.inputs = new Tensor[manifest.inputs().size()];
     this.into = new Tensor[manifest.outputs().size()];
+    this.forgotten = Forgotten.watch(this, runner, files);
   }
 
   /** Everything that is known about the model. */
@@ -249,7 +251,10 @@ public final class Session extends PlatformSession implements Closeable {
     open().reset();
   }
 
-  /** Frees the engine's memory. A call that is running ends first; closing twice is harmless. */
+  /**
+   * Frees the engine's memory. A call that is running ends first; closing twice is harmless. A session that nobody closes
+   * is freed when the collector finds it, with a line in the log.
+   */
   @Override
   public synchronized void close() {
     Runner open = runner;
@@ -258,6 +263,7 @@ public final class Session extends PlatformSession implements Closeable {
     Arrays.fill(inputs, null);
     Arrays.fill(into, null);
     if (open != null) {
+      forgotten.closed();
       open.close();
       files.delete();
     }

@@ -8,16 +8,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.nio.FloatBuffer;
 import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.Set;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -30,27 +25,6 @@ final class LiteTest {
   private static Session open(String name) {
     try (EdgeBundle bundle = EdgeBundle.open(Made.bundle(name))) {
       return bundle.session(ONE);
-    }
-  }
-
-  /** Float, and int8 on QNNPACK; small networks, and trained ones for digits and speech. */
-  @ParameterizedTest
-  @CsvSource({
-      "ts-picture,torchscript-none", "ts-picture,torchscript-static-int8", "ts-picture,torchscript-weight-int8",
-      "ts-pair,torchscript-none", "ts-tokens,torchscript-none", "ts-counter,torchscript-none",
-      "ts-kinds,torchscript-none", "ts-turned,torchscript-none", "zoo-digit,torchscript-none",
-      "zoo-digit,torchscript-static-int8", "zoo-silero,torchscript-none"})
-  void goldenOutputsAreReproduced(String name, String variant) throws IOException {
-    EdgeBundle bundle = EdgeBundle.open(Made.bundle(name), Made.key("release"));
-    assertEquals(SignatureState.VALID, bundle.signature());
-    try (Session session = bundle.session(ONE.withVariant(variant))) {
-      SelfTest test = session.selfTest();
-      assertTrue(test.ok(), test.toString());
-      assertTrue(test.calls() >= 1 && test.calls() == bundle.manifest().golden().size());
-      double least = variant.contains("int8") ? 15 : 60;
-      for (OutputTest output : test.outputs()) {
-        assertTrue(output.snrDb() == null || output.snrDb() > least, output.toString());
-      }
     }
   }
 
@@ -128,35 +102,12 @@ final class LiteTest {
   }
 
   @Test
-  void sizesMayVary() {
+  void whatTheEngineSaysIsToldInOneLine() {
     try (Session session = open("ts-tokens")) {
-      float[] once = session.run(Map.of("ids", Tensor.of(new long[] {4, 8}, 1, 2))).get("output").floats();
-      float[] twice = session.run(Map.of("ids", Tensor.of(new long[] {4, 8, 4, 8}, 1, 4))).get("output").floats();
-      assertArrayEquals(once, twice, 1e-6f); // the mean of the same rows
-      Made.fails("shape_mismatch", () -> session.run(Map.of("ids", Tensor.of(new long[13], 1, 13))));
-      Made.fails("dtype_mismatch", () -> session.run(Map.of("ids", Tensor.of(new int[] {4, 8}, 1, 2))));
       EdgeException error = Made.fails( // the table has 50 rows
           "run_failed", () -> session.run(Map.of("ids", Tensor.of(new long[] {4, 50}, 1, 2))));
       assertTrue(error.message().endsWith(".ptl did not run on int64[1, 2]."), error.message());
       assertTrue(error.why().contains("index out of range"), error.why());
-    }
-  }
-
-  @Test
-  void outputsAreWrittenIntoGivenTensors() {
-    try (Session session = open("ts-pair")) {
-      Map<String, Tensor> inputs = ExecutorchTest.pair(3);
-      Tensor into = Tensor.allocate(DType.FLOAT32, 3, 4);
-      for (int round = 0; round < 4; round++) {
-        inputs.get("a").data().putFloat(0, round);
-        session.run(inputs, Map.of("output", into));
-        Map<String, Tensor> fresh = Map.of("a", Tensor.of(inputs.get("a").floats(), 3, 3), "b", inputs.get("b"));
-        assertArrayEquals(session.run(fresh).get("output").floats(), into.floats());
-      }
-      EdgeException size = Made.fails(
-          "run_failed", () -> session.run(inputs, Map.of("output", Tensor.allocate(DType.FLOAT32, 2, 4))));
-      assertEquals("Output 'output' has the shape [3, 4], its tensor is float32[2, 4].", size.message());
-      session.run(inputs, Map.of("output", into));
     }
   }
 
@@ -172,19 +123,6 @@ final class LiteTest {
     ((FloatBuffer) LiteMemory.buffer(tensor)).get(straight);
     assertArrayEquals(values, straight);
     LiteMemory.free(tensor); // it has no owner: nothing happens
-  }
-
-  @Test
-  void stateIsKeptAndReset() {
-    try (Session session = open("ts-counter")) {
-      Map<String, Tensor> x = Map.of("x", Tensor.of(new float[] {1, 2, 3}, 3));
-      assertArrayEquals(new float[] {2, 4, 6}, session.run(x).get("output").floats());
-      assertArrayEquals(new float[] {4, 8, 12}, session.run(x).get("output").floats());
-      session.reset();
-      assertArrayEquals(new float[] {2, 4, 6}, session.run(x).get("output").floats());
-      assertTrue(session.selfTest().ok());
-      assertArrayEquals(new float[] {2, 4, 6}, session.run(x).get("output").floats());
-    }
   }
 
   /** T-03, N-03: a full archive and a file cut short are named as such, one that computes something else is found. */
@@ -242,39 +180,6 @@ final class LiteTest {
     }
   }
 
-  @Test
-  void aClosedSessionSaysSo() {
-    Session session = open("ts-pair");
-    session.run(ExecutorchTest.pair(2));
-    session.close();
-    session.close();
-    Made.fails("session_closed", () -> session.run(ExecutorchTest.pair(2)));
-    Made.fails("session_closed", session::reset);
-  }
-
-  /** Both engines of PyTorch and ONNX Runtime in one process, from several threads; other thread counts wait. */
-  @Test
-  void enginesLiveSideBySide() throws Exception {
-    ExecutorService threads = Executors.newFixedThreadPool(3);
-    List<Future<?>> running = new ArrayList<>();
-    for (String variant : new String[] {"torchscript-none", "executorch-xnnpack-none", "onnx-none"}) {
-      running.add(threads.submit(() -> {
-        EdgeBundle bundle = EdgeBundle.open(Made.bundle("zoo-digit"));
-        for (int round = 0; round < 5; round++) {
-          Session.Config config = Session.Config.DEFAULT.withThreads(1 + round % 2).withVariant(variant);
-          try (Session session = bundle.session(config)) {
-            assertTrue(session.selfTest().ok(), variant);
-          }
-        }
-        return null;
-      }));
-    }
-    for (Future<?> future : running) {
-      future.get();
-    }
-    threads.shutdown();
-  }
-
   /** outputs of 5 MB give their memory back at once, not when the collector comes: 300 of them would be 1.5 GB. */
   @Test
   void pitfall_a_09_outputsGiveTheirMemoryBack() throws IOException {
@@ -282,37 +187,13 @@ final class LiteTest {
       Map<String, Tensor> inputs = Map.of("x", Tensor.allocate(DType.FLOAT32, 2, 256, 256, 5));
       Map<String, Tensor> outputs = session.run(inputs);
       session.run(inputs, outputs);
-      long before = resident();
+      long before = MemoryTest.resident();
       for (int i = 0; i < 300; i++) {
         session.run(inputs, outputs);
       }
-      long grown = resident() - before;
+      long grown = MemoryTest.resident() - before;
       assertTrue(grown < 50_000, "resident memory grew by " + grown + " kB");
     }
-  }
-
-  @Test
-  void pitfall_a_09_loadingAgainAndAgainTakesNoMemory() throws Exception {
-    EdgeBundle bundle = EdgeBundle.open(Made.bundle("zoo-digit"));
-    Session.Config config = ONE.withVariant("torchscript-none");
-    Map<String, Tensor> inputs = Map.of("image", Tensor.allocate(DType.FLOAT32, 1, 1, 28, 28));
-    ExecutorchMemoryTest.flat(() -> {
-      for (int i = 0; i < 67; i++) { // 1.5 MB of weights each
-        try (Session session = bundle.session(config)) {
-          session.run(inputs);
-        }
-      }
-      return null;
-    });
-  }
-
-  private static long resident() throws IOException {
-    for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
-      if (line.startsWith("VmRSS:")) {
-        return Long.parseLong(line.replaceAll("\\D", ""));
-      }
-    }
-    throw new IOException("/proc/self/status has no VmRSS");
   }
 
   @ParameterizedTest

@@ -1,6 +1,7 @@
 package dev.edgesdk;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -15,20 +16,37 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 
-/** The shared vectors of {@code tests/golden/preprocess}: every picture becomes the same bytes as in Python. */
+/** Every picture becomes the same bytes as in Python, of any size, kind and orientation, by any filter. */
 final class PictureGoldenTest {
-  private static final File FOLDER = new File(Made.ROOT, "tests/golden/preprocess");
+  /** Cases, and the bytes that they point into. */
+  private record Vectors(List<Map<String, Object>> cases, byte[] data) {
+    static Vectors in(File folder, int least) throws IOException {
+      Map<String, Object> document = Made.map(Made.json(new File(folder, "images.json")));
+      List<Map<String, Object>> cases = Made.list(document.get("cases")).stream().map(Made::map).toList();
+      assertTrue(cases.size() >= least, "only " + cases.size());
+      Figures.say("preprocessing vectors in " + folder.getName() + ": " + cases.size());
+      return new Vectors(cases, Files.readAllBytes(new File(folder, (String) document.get("data")).toPath()));
+    }
+  }
 
+  /** The shared vectors, chosen case by case. */
   @TestFactory
   Stream<DynamicTest> pitfall_n_04_and_n_08_picturesBecomeTheSameBytes() throws IOException {
-    Map<String, Object> document = Made.map(Made.json(new File(FOLDER, "images.json")));
-    byte[] data = Files.readAllBytes(new File(FOLDER, (String) document.get("data")).toPath());
-    List<Object> cases = Made.list(document.get("cases"));
-    assertTrue(cases.size() > 90, "only " + cases.size());
-    return cases.stream().map(Made::map).map(one ->
-        DynamicTest.dynamicTest((String) one.get("name"), () -> check(one, data)));
+    Vectors vectors = Vectors.in(new File(Made.ROOT, "tests/golden/preprocess"), 104);
+    return vectors.cases().stream().map(one ->
+        DynamicTest.dynamicTest((String) one.get("name"), () -> check(one, vectors.data())));
+  }
+
+  /** Pictures and specifications at random, made for this run by Python. */
+  @Test
+  void pitfall_n_04_randomPicturesDoSoToo() throws IOException {
+    Vectors vectors = Vectors.in(Made.BUNDLES, 400);
+    for (Map<String, Object> one : vectors.cases()) {
+      assertDoesNotThrow(() -> check(one, vectors.data()), () -> one.get("name") + " " + one.get("spec"));
+    }
   }
 
   private static void check(Map<String, Object> one, byte[] data) {

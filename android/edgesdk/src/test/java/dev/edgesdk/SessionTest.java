@@ -15,50 +15,12 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.Callable;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
 
 /** Bundles that Python packaged, on the real ONNX Runtime. */
 final class SessionTest {
   private static Session open(String name) {
-    try (EdgeBundle bundle = EdgeBundle.open(Made.bundle(name))) {
-      return bundle.session(Session.Config.DEFAULT.withThreads(1));
-    }
-  }
-
-  private static Map<String, Tensor> pair(int rows) {
-    float[] a = new float[rows * 3];
-    float[] b = new float[rows * 2];
-    for (int i = 0; i < a.length; i++) {
-      a[i] = (i * 7 % 11 - 5) / 4f;
-    }
-    for (int i = 0; i < b.length; i++) {
-      b[i] = (i * 5 % 7 - 3) / 2f;
-    }
-    return Map.of("a", Tensor.of(a, rows, 3), "b", Tensor.of(b, rows, 2));
-  }
-
-  @ParameterizedTest
-  @CsvSource({"picture,onnx-none", "picture,onnx-fp16", "tokens,onnx-none", "pair,onnx-none", "several,onnx-none",
-      "external,onnx-none"})
-  void goldenOutputsAreReproduced(String name, String variant) {
-    EdgeBundle bundle = EdgeBundle.open(Made.bundle(name));
-    try (Session session = bundle.session(Session.Config.DEFAULT.withVariant(variant))) {
-      SelfTest test = session.selfTest();
-      assertTrue(test.ok(), test.toString());
-      assertEquals(variant, test.variant());
-      assertEquals(bundle.manifest().golden().size(), test.calls());
-      assertTrue(test.calls() >= 1);
-      assertEquals(bundle.manifest().outputs().size(), test.outputs().size());
-      for (OutputTest output : test.outputs()) {
-        assertTrue(output.snrDb() == null || output.snrDb() > 40, output.toString());
-      }
-    }
+    return Engine.ONNX.open(name);
   }
 
   @Test
@@ -98,34 +60,14 @@ final class SessionTest {
   }
 
   @Test
-  void callersKeepTheirOutputs() {
+  void outputsThatDontFitAreNamed() {
     try (Session session = open("pair")) {
-      Map<String, Tensor> first = session.run(pair(2));
-      float[] before = first.get("output").floats();
-      session.run(pair(5));
-      assertArrayEquals(before, first.get("output").floats());
-    }
-  }
-
-  /** The hot path: the same tensors again and again, refilled in place. */
-  @Test
-  void outputsAreWrittenIntoGivenTensors() {
-    try (Session session = open("pair")) {
-      Map<String, Tensor> inputs = pair(3);
-      Tensor into = Tensor.allocate(DType.FLOAT32, 3, 4);
-      Map<String, Tensor> outputs = Map.of("output", into);
-      for (int round = 0; round < 3; round++) {
-        inputs.get("a").data().putFloat(0, round);
-        session.run(inputs, outputs);
-        assertArrayEquals(session.run(inputs).get("output").floats(), into.floats());
-      }
+      Map<String, Tensor> inputs = Engine.pair(3);
       EdgeException missing = Made.fails("output_missing", () -> session.run(inputs, new HashMap<>()));
       assertEquals("There is no tensor for the output 'output' of pair.", missing.message());
       EdgeException dtype = Made.fails(
           "dtype_mismatch", () -> session.run(inputs, Map.of("output", Tensor.allocate(DType.INT64, 3, 4))));
       assertEquals("Output 'output' of pair wants float32 but got int64.", dtype.message());
-      Made.fails("run_failed", () -> session.run(inputs, Map.of("output", Tensor.allocate(DType.FLOAT32, 2, 4))));
-      session.run(inputs, outputs);
     }
   }
 
@@ -133,7 +75,7 @@ final class SessionTest {
   @Test
   void pitfall_a_05_wrongInputsAreNamed() {
     try (Session session = open("pair")) {
-      Map<String, Tensor> good = pair(2);
+      Map<String, Tensor> good = Engine.pair(2);
       EdgeException missing = Made.fails("input_missing", () -> session.run(Map.of("a", good.get("a"))));
       assertEquals("The inputs of pair don't fit: 'b' is missing.", missing.message());
       assertEquals("The inputs are: a, b.", missing.why());
@@ -185,90 +127,13 @@ final class SessionTest {
     }
   }
 
-  @Test
-  void aClosedSessionSaysSo() {
-    Session session = open("pair");
-    session.close();
-    session.close();
-    EdgeException error = Made.fails("session_closed", () -> session.run(pair(1)));
-    assertEquals("The session of pair is closed.", error.message());
-    assertEquals("close() was called, or a try block ended.", error.why());
-    Made.fails("session_closed", session::selfTest);
-    Made.fails("session_closed", session::reset);
-    assertEquals("Session(pair, onnx-none)", session.toString());
-  }
-
-  @Test
-  void threadsShareOneSessionOrHaveTheirOwn() throws Exception {
-    try (EdgeBundle bundle = EdgeBundle.open(Made.bundle("pair"))) {
-      Session.Config one = Session.Config.DEFAULT.withThreads(1);
-      try (Session shared = bundle.session(one)) {
-        float[][] wanted = new float[9][];
-        for (int rows = 1; rows <= 8; rows++) {
-          wanted[rows] = shared.run(pair(rows)).get("output").floats();
-        }
-        hammer(() -> shared, wanted, false);
-        hammer(() -> bundle.session(one), wanted, true);
-      }
-    }
-  }
-
-  private static void hammer(Callable<Session> source, float[][] wanted, boolean close) throws Exception {
-    ExecutorService threads = Executors.newFixedThreadPool(8);
-    List<Future<?>> running = new ArrayList<>();
-    for (int t = 0; t < 8; t++) {
-      int rows = t + 1;
-      running.add(threads.submit(() -> {
-        Session session = source.call();
-        Map<String, Tensor> inputs = pair(rows);
-        for (int i = 0; i < 250; i++) {
-          assertArrayEquals(wanted[rows], session.run(inputs).get("output").floats());
-        }
-        if (close) {
-          session.close();
-        }
-        return null;
-      }));
-    }
-    for (Future<?> future : running) {
-      future.get();
-    }
-    threads.shutdown();
-  }
-
-  @Test
-  void closingWaitsForTheCallThatRuns() throws Exception {
-    for (int round = 0; round < 20; round++) {
-      Session session = open("pair");
-      ExecutorService threads = Executors.newFixedThreadPool(4);
-      List<Future<String>> ends = new ArrayList<>();
-      for (int t = 0; t < 4; t++) {
-        ends.add(threads.submit(() -> {
-          try {
-            while (true) {
-              session.run(pair(4));
-            }
-          } catch (EdgeException error) {
-            return error.code();
-          }
-        }));
-      }
-      Thread.sleep(5);
-      session.close();
-      for (Future<String> end : ends) {
-        assertEquals("session_closed", end.get());
-      }
-      threads.shutdown();
-    }
-  }
-
   /** What an engine itself allocates is its own affair; this library adds nothing to it. */
   @Test
   void repeatedRunsAllocateNothing() {
     EdgeBundle bundle = EdgeBundle.open(Made.bundle("pair"));
     ModelFile files = new ModelFile(bundle, bundle.manifest().variants().get(0));
     try (Session session = new Session(bundle, files, new Idle(), new ArrayList<>())) {
-      Map<String, Tensor> inputs = pair(3);
+      Map<String, Tensor> inputs = Engine.pair(3);
       Map<String, Tensor> outputs = Map.of("output", Tensor.allocate(DType.FLOAT32, 3, 4));
       com.sun.management.ThreadMXBean threads =
           (com.sun.management.ThreadMXBean) java.lang.management.ManagementFactory.getThreadMXBean();
@@ -295,19 +160,15 @@ final class SessionTest {
   @Test
   void weightsBesideTheModelAreExtractedAndRemoved() {
     File folder = new File(System.getProperty("java.io.tmpdir"));
-    int before = folders(folder);
+    int before = EnginesTest.folders(folder);
     try (Session session = open("external")) {
-      assertEquals(before + 1, folders(folder));
+      assertEquals(before + 1, EnginesTest.folders(folder));
       try (Session plain = open("pair")) {
         assertArrayEquals(
-            plain.run(pair(4)).get("output").floats(), session.run(pair(4)).get("output").floats(), 1e-6f);
+            plain.run(Engine.pair(4)).get("output").floats(), session.run(Engine.pair(4)).get("output").floats(), 1e-6f);
       }
     }
-    assertEquals(before, folders(folder));
-  }
-
-  private static int folders(File folder) {
-    return folder.list((dir, name) -> name.startsWith("edgesdk-")).length;
+    assertEquals(before, EnginesTest.folders(folder));
   }
 
   @Test
