@@ -105,6 +105,10 @@ def fidelity(variant: Document) -> str:
 def _times(document: Document) -> str:
     times, cache = document["timings_s"], document["cache"]
     steps = [f"{step} {times[step]:.1f}" for step in ("import", "lower", "verify", "bundle") if times[step]]
+    rest = times["total"] - sum(times[step] for step in ("import", "lower", "verify", "bundle"))
+    if steps and rest > 0.1 * times["total"]:  # with several files at once the steps overlap, and nothing is left
+        judged = any(v["details"].get("guard") for v in document["variants"])
+        steps.append(f"{'samples, judging and the rest' if judged else 'the rest'} {rest:.1f}")
     parts = [", ".join(steps)] if steps else []
     if cache["hits"]:
         parts.append(f"{cache['hits']} from the cache")

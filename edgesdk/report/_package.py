@@ -327,31 +327,42 @@ def _sentence(variants: Sequence[VariantView], original: int | None) -> str:
 
 
 def _tiles(found: Document, variants: Sequence[VariantView], original: int | None) -> tuple[Fact, ...]:
+    """The first figures; with several files each says whose it is."""
     tiles = []
     least = min((v for v in variants if v.bytes), key=lambda v: v.bytes or 0, default=None)
     if least is not None:
-        tiles.append(
-            Fact(
-                "Size", least.size, f"the original has {_words.size(original)}" if original else "of the smallest file"
-            )
-        )
+        was = f"the original has {_words.size(original)}" if original else ""
+        tiles.append(Fact("Size", least.size, _of(was, "the smallest", least, variants)))
     ran = [v for v in variants if v.ran and v.outputs]
     if ran:
         worst = min(ran, key=_merit)
         value = "exact" if worst.snr_db is None else _words.decibels(worst.snr_db)
-        tiles.append(Fact("Fidelity", value, worst.head))
-    scores = [_judged.score(_judged.evaluation(v)) for v in found.get("variants") or ()]
-    lowest = max((score for score in scores if score), key=lambda score: score.drop, default=None)
-    if lowest:
-        tiles.append(Fact(lowest.title, lowest.value, f"the original has {lowest.original}"))
-    shares = [v.delegated for v in variants if v.delegated is not None]
+        tiles.append(Fact("Fidelity", value, _of(worst.head, "the weakest", worst, variants)))
+    scores = [(_judged.score(_judged.evaluation(given)), v) for given, v in _pairs(found, variants)]
+    score, lowest = max(((s, v) for s, v in scores if s), key=lambda pair: pair[0].drop, default=(None, None))
+    if score and lowest:
+        was = f"the original has {score.original}"
+        tiles.append(Fact(score.title, score.value, _of(was, "the lowest", lowest, variants)))
+    shares = [v for v in variants if v.delegated is not None]
     if shares:
-        tiles.append(Fact("Accelerated", _words.percent(min(shares)), "of the multiply-accumulates"))
+        slowest = min(shares, key=lambda v: v.delegated or 0.0)
+        what = _of("of the multiply-accumulates", "the least", slowest, variants)
+        tiles.append(Fact("Accelerated", _words.percent(slowest.delegated), what))
     if found.get("parameters"):
         tiles.append(Fact("Parameters", _words.count(found["parameters"]), "numbers it has learned"))
     if found.get("macs"):
         tiles.append(Fact("Work per run", _words.count(found["macs"]), "multiplications"))
     return tuple(tiles)
+
+
+def _of(words: str, place: str, v: VariantView, variants: Sequence[VariantView]) -> str:
+    if len(variants) < 2:
+        return words
+    return f"{words}; {place}: {v.id}" if words else f"{place}: {v.id}"
+
+
+def _pairs(found: Document, variants: Sequence[VariantView]) -> Sequence[tuple[Mapping[str, Any], VariantView]]:
+    return list(zip(found.get("variants") or (), variants, strict=True))
 
 
 def _source(found: Document, original: int | None) -> tuple[Fact, ...]:

@@ -242,4 +242,4 @@ def test_what_people_see_of_a_package(capsys: pytest.CaptureFixture[str]) -> Non
     text.show_packages(Console(width=160), [document])
     shown = capsys.readouterr().out
     assert "100 %, 2 operators outside" in shown
-    assert "(20.7 kB: models 3.7 kB, golden vectors 12.0 kB, manifest and padding 5.0 kB)" in shown
+    assert "(20.7 kB: models 3.7 kB, golden vectors 12 kB, manifest and padding 5 kB)" in shown

@@ -267,6 +267,14 @@ def test_the_head_tells_of_the_worst_file() -> None:
     assert "Top-1 accuracy 91.30 the original has 91.62" in text
 
 
+def test_each_figure_of_the_head_says_whose_it_is_when_there_are_several_files() -> None:
+    found = document()
+    text = page(found).text
+    for place in ("the smallest: ", "the weakest: ", "the lowest: "):
+        assert any(place + v["id"] in text for v in found["variants"]), place
+    assert "the smallest: " not in page({**found, "variants": found["variants"][:1]}).text
+
+
 def test_what_the_guard_mended_is_a_note_and_no_warning() -> None:
     said = package(quantized(), warnings=[{"code": c, "message": "m"} for c in ("layers_restored", "float_islands")])
     made = report.render(said, "html")
