@@ -265,7 +265,13 @@ def _checks(variant: Mapping[str, Any], details: Mapping[str, Any]) -> tuple[Fac
         Fact("Ran on", str(details["engine"])) if details.get("engine") else None,
         Fact("CPU features", _flags(details["cpu_flags"])) if details.get("cpu_flags") else None,
         Fact("Delegate calls", str(details["delegates"])) if details.get("delegates") is not None else None,
-        Fact("Working memory", _words.size(details["planned_bytes"])) if details.get("planned_bytes") else None,
+        Fact(
+            "Planned memory",
+            _words.size(details["planned_bytes"]),
+            "for tensors outside delegates; XNNPACK takes its own at run time",
+        )
+        if details.get("planned_bytes")
+        else None,
         Fact("Needs at least", f"{_words.runtime({'runtime': variant.get('runtime', '?')})} {details['min_runtime']}")
         if details.get("min_runtime")
         else None,
