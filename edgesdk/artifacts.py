@@ -382,8 +382,12 @@ class VariantResult:
     guarded: Guarded | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The ``V`` object of ``edgesdk.package/1``, with the fields that only the report shows under ``details``."""
+        """The ``V`` object of ``edgesdk.package/1``, with the fields that only the report shows under ``details``.
+
+        ``outputs`` and ``top1_agreement`` are of the same samples: the user's, where the file was judged on them.
+        """
         low, ver = self.lowered, self.verification
+        outputs = (self.guarded.evaluation.outputs if self.guarded else ()) or ver.outputs
         return {
             "id": low.id,
             "runtime": low.runtime,
@@ -395,7 +399,7 @@ class VariantResult:
             "delegated_fraction": low.delegated_fraction,
             "rung": self.rung,
             "verified": ver.verified,
-            "outputs": [o.to_json() for o in ver.outputs],
+            "outputs": [o.to_json() for o in outputs],
             "top1_agreement": self.guarded.evaluation.top1 if self.guarded else ver.top1_agreement,
             "metric": self.guarded.metric_json() if self.guarded else None,
             "latency_ms": self.guarded.latency_json() if self.guarded else None,
