@@ -172,7 +172,32 @@ def test_operators_that_work_with_masks_stay_float(tmp_path: Path) -> None:
     case = lower(Masked(), (torch.randn(1, 6, 16), torch.ones(1, 1, 6)), tmp_path, "static-int8", feeds)
     assert case.precisions["score"] == case.precisions["value"] == "int8" and case.snr(feeds) > GOOD
     why = [layer.why for layer in case.lowered.layers if layer.precision == "float32"]
-    assert why and all("mask" in str(reason) for reason in why)
+    assert any("mask" in str(reason) for reason in why)
+    assert all("mask" in str(reason) or "computes in float" in str(reason) for reason in why)
+
+
+class Encoder(nn.Module):
+    """Sums that only layer norms read, as in a transformer; and one that a convolution reads, as in a ResNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.norm = nn.Linear(32, 32), nn.Linear(32, 32), nn.LayerNorm(32)
+        self.conv, self.last = nn.Conv1d(6, 6, 3, padding=1), nn.Conv1d(6, 6, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + self.second(torch.relu(self.first(x)))
+        y = self.norm(y)
+        y = torch.relu(self.conv(y) + y)
+        return self.last(y)
+
+
+def test_only_sums_that_are_read_as_integers_are_rounded(tmp_path: Path) -> None:
+    case = lower(Encoder().eval(), (torch.randn(1, 6, 32),), tmp_path, "static-int8")
+    sums = [layer for layer in case.lowered.layers if layer.op == "add"]
+    assert sorted(layer.precision for layer in sums) == ["float32", "int8"]
+    assert "computes in float" in str(next(layer.why for layer in sums if layer.precision == "float32"))
+    assert case.snr() > GOOD
 
 
 def test_the_shortcuts_of_lowering_give_the_same_bytes(
