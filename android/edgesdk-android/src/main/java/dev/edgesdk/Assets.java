@@ -33,7 +33,23 @@ final class Assets {
     if (mapped != null) {
       return EdgeBundle.open(name, mapped, key, EdgeBundle.Check.ALL);
     }
-    File kept = store(context).keep("asset:" + asset, installed(context), -1, () -> stream(context, asset));
+    return unpacked(context, asset, key);
+  }
+
+  /** A copy that was damaged since it was made is made again. */
+  private static EdgeBundle unpacked(Context context, String asset, @Nullable EdgeKey key) {
+    BundleStore store = store(context);
+    String stamp = installed(context);
+    File kept = store.keep("asset:" + asset, stamp, -1, () -> stream(context, asset));
+    try {
+      return EdgeBundle.open(kept, key, EdgeBundle.Check.ALL);
+    } catch (EdgeException fault) {
+      if (store.holds(kept)) {
+        throw fault; // it is as it came
+      }
+    }
+    store.drop(kept);
+    kept = store.keep("asset:" + asset, stamp, -1, () -> stream(context, asset));
     return EdgeBundle.open(kept, key, EdgeBundle.Check.ALL);
   }
 

@@ -10,6 +10,10 @@ import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.SecureRandom;
+import java.util.HashSet;
+import java.util.Set;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -18,6 +22,7 @@ import org.jspecify.annotations.Nullable;
  * with the same bytes, what the first wrote.
  */
 class BundleStore {
+  private static final Logger LOG = Logger.getLogger("dev.edgesdk");
   private static final long STALE_MS = 3_600_000;
 
   /** Where the bytes come from, when they are needed. */
@@ -46,36 +51,54 @@ class BundleStore {
    *
    * @param stamp changes when the content may have; empty: read it each time
    * @param size bytes to come, -1 when unknown
-   * @throws EdgeException {@code disk_full}, {@code not_writable}; nothing is left behind then
+   * @throws EdgeException {@code disk_full}, {@code not_writable}, {@code bundle_missing}: the source breaks off; nothing
+   *     is left behind then
    */
   File keep(String name, String stamp, long size, Opener source) {
     File key = new File(home, name(name) + ".key");
     String[] known = read(key);
     if (known.length == 3 && !stamp.isEmpty() && known[0].equals(stamp)) {
-      File kept = new File(home, known[1] + ".edge");
+      File kept = file(known[1]);
       if (String.valueOf(kept.length()).equals(known[2])) {
+        used(kept);
         return kept;
       }
     }
     if (!home.isDirectory() && !home.mkdirs() && !home.isDirectory()) {
       throw Errors.unwritable(home, new IOException("the folder can't be made"));
     }
-    sweep();
+    if (size > free()) {
+      sweep();
+    }
     if (size > free()) {
       throw Errors.unwritable(
           home, new IOException("No space left on device: " + size + " bytes are needed, " + free() + " are free"));
     }
-    File kept = copy(source);
+    File kept = copy(name, source);
     String hash = kept.getName().replace(".edge", "");
     write(key, stamp + "\n" + hash + "\n" + kept.length());
-    if (known.length == 3 && !known[1].equals(hash)) {
-      forget(known[1]);
-    }
+    sweep();
     return kept;
   }
 
-  /** Whether the file still has that content. */
-  boolean holds(File kept, String sha256) {
+  private File file(String hash) {
+    return new File(home, hash + ".edge");
+  }
+
+  /** Whoever gets the name of a file opens it soon: until then nobody may take it for an old one. */
+  private static void used(File kept) {
+    if (!kept.setLastModified(System.currentTimeMillis())) {
+      LOG.log(Level.FINE, "{0} keeps its old time", kept);
+    }
+  }
+
+  /** Forgets a file that {@link #holds} no more what it held. */
+  void drop(File kept) {
+    remove(kept);
+  }
+
+  /** Whether the file still has the content that it was kept with: its name says so. */
+  boolean holds(File kept) {
     MessageDigest sha = Sha256.start();
     try (FileInputStream in = new FileInputStream(kept)) {
       byte[] chunk = new byte[1 << 16];
@@ -85,28 +108,42 @@ class BundleStore {
     } catch (IOException gone) {
       return false;
     }
-    return Sha256.hex(sha.digest()).equals(sha256);
+    return file(Sha256.hex(sha.digest())).equals(kept);
   }
 
-  private File copy(Opener source) {
+  private File copy(String name, Opener source) {
     File part = part();
     try {
       MessageDigest sha = Sha256.start();
       try (InputStream in = source.open(); OutputStream out = create(part)) {
         byte[] chunk = new byte[1 << 16];
-        for (int n = in.read(chunk); n >= 0; n = in.read(chunk)) {
+        for (int n = read(in, chunk, name); n >= 0; n = read(in, chunk, name)) {
           sha.update(chunk, 0, n);
           out.write(chunk, 0, n);
         }
         sync(out);
       }
-      File kept = new File(home, Sha256.hex(sha.digest()) + ".edge");
+      File kept = file(Sha256.hex(sha.digest()));
       move(part, kept);
       return kept;
     } catch (IOException cause) {
       throw Errors.unwritable(part, cause);
     } finally {
       remove(part);
+    }
+  }
+
+  /** A source that breaks off isn't a folder that can't be written. */
+  private static int read(InputStream in, byte[] chunk, String name) {
+    try {
+      return in.read(chunk);
+    } catch (IOException cause) {
+      throw new EdgeException(
+          "bundle_missing",
+          name + " can't be read to its end: " + cause.getMessage() + ".",
+          "Whoever provides it stopped half-way.",
+          "Open it again.",
+          cause);
     }
   }
 
@@ -145,26 +182,30 @@ class BundleStore {
     return new File(home, Sha256.hex(random) + ".part");
   }
 
-  /** Parts of processes that were killed. Those of living ones are younger. */
+  /**
+   * Removes parts of processes that were killed, and contents that no name has any more. Both only when they are old:
+   * another process, or another bundle of the same name, may be about to rename or to open a young one. Those that have
+   * an old one mapped keep it.
+   */
   private void sweep() {
-    File[] parts = home.listFiles((folder, name) -> name.endsWith(".part"));
-    for (File part : parts == null ? new File[0] : parts) {
-      if (System.currentTimeMillis() - part.lastModified() > STALE_MS) {
-        remove(part);
+    File[] all = home.listFiles();
+    if (all == null) {
+      return;
+    }
+    Set<String> named = new HashSet<>();
+    for (File one : all) {
+      String[] known = one.getName().endsWith(".key") ? read(one) : new String[0];
+      if (known.length == 3) {
+        named.add(known[1] + ".edge");
       }
     }
-  }
-
-  /** Deletes a content that no name has any more. Processes that have it mapped keep it. */
-  private void forget(String hash) {
-    File[] keys = home.listFiles((folder, name) -> name.endsWith(".key"));
-    for (File key : keys == null ? new File[0] : keys) {
-      String[] known = read(key);
-      if (known.length == 3 && known[1].equals(hash)) {
-        return;
+    for (File one : all) {
+      boolean stale = System.currentTimeMillis() - one.lastModified() > STALE_MS;
+      boolean content = one.getName().endsWith(".edge") && !named.contains(one.getName());
+      if (stale && (content || one.getName().endsWith(".part"))) {
+        remove(one);
       }
     }
-    remove(new File(home, hash + ".edge"));
   }
 
   private static void remove(@Nullable File file) {

@@ -69,10 +69,11 @@ public abstract class PlatformBundle {
       return null;
     }
     File kept = store.keep("model:" + name, variant.sha256(), variant.size(), () -> new BufferStream(model));
-    if (!store.holds(kept, variant.sha256())) { // damaged since, and found by its size alone
-      kept = store.keep("model:" + name, "", variant.size(), () -> new BufferStream(model));
+    if (store.holds(kept)) {
+      return kept;
     }
-    return kept;
+    store.drop(kept); // damaged since it was written
+    return store.keep("model:" + name, variant.sha256(), variant.size(), () -> new BufferStream(model));
   }
 
   static @Nullable String whyNot(Variant variant) {

@@ -22,6 +22,7 @@ import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.After;
@@ -91,8 +92,8 @@ public final class AndroidTest {
       byte[] wanted = new byte[model.buffer().remaining()];
       model.buffer().get(wanted);
       assertArrayEquals(wanted, Files.readAllBytes(file.toPath()));
-      assertTrue(file.setLastModified(1_000_000_000_000L));
-      assertEquals(1_000_000_000_000L, new ModelFile(bundle, model.variant).file().lastModified());
+      Object inode = inode(file);
+      assertEquals("written once", inode, inode(new ModelFile(bundle, model.variant).file()));
       byte[] damaged = wanted.clone();
       damaged[wanted.length / 2] ^= 1;
       Files.write(file.toPath(), damaged);
@@ -101,6 +102,36 @@ public final class AndroidTest {
       model.delete();
       assertTrue("it stays for the next start", again.isFile());
     }
+  }
+
+  private static Object inode(File file) throws IOException {
+    return Files.readAttributes(file.toPath(), BasicFileAttributes.class).fileKey();
+  }
+
+  /** As when the app has opened a newer bundle of that name meanwhile: a session that is open can still reset(). */
+  @Test
+  public void aModelThatIsGoneIsWrittenAgainAlsoAfterItsBundleWasClosed() throws IOException {
+    EdgeBundle bundle = EdgeBundle.open(context, "picture.edge");
+    ModelFile model = new ModelFile(bundle, bundle.manifest().variants().get(0));
+    byte[] wanted = Files.readAllBytes(model.file().toPath());
+    bundle.close();
+    assertTrue(model.file().delete());
+    assertArrayEquals(wanted, Files.readAllBytes(model.file().toPath()));
+  }
+
+  @Test
+  public void aDamagedCopyOfACompressedAssetIsMended() throws IOException {
+    File kept;
+    try (EdgeBundle bundle = EdgeBundle.open(context, "packed.edge")) {
+      kept = bundle.path();
+    }
+    byte[] damaged = picture();
+    damaged[damaged.length / 2] ^= 1;
+    Files.write(kept.toPath(), damaged);
+    EdgeBundle.open(context, "packed.edge").close();
+    assertArrayEquals(picture(), Files.readAllBytes(kept.toPath()));
+    EdgeKey other = EdgeKey.fromPem(Files.readString(new File(BUNDLES, "other.pub").toPath()));
+    fails("signature_untrusted", () -> EdgeBundle.open(context, "packed.edge", other));
   }
 
   @Test
@@ -153,6 +184,13 @@ public final class AndroidTest {
     options.inPremultiplied = false;
     Bitmap read = BitmapFactory.decodeByteArray(png.toByteArray(), 0, png.size(), options);
     assertArrayEquals(new int[] {0x07123456, 0xff010203}, Pictures.of(read).ints);
+  }
+
+  @Test
+  public void aClosedSessionSaysSo() {
+    Session session = EdgeBundle.open(context, "picture.edge").session(Session.Config.DEFAULT.withVariant("onnx-none"));
+    session.close();
+    fails("session_closed", () -> session.classify(Bitmap.createBitmap(2, 2, Bitmap.Config.ARGB_8888), 1));
   }
 
   @Test

@@ -8,6 +8,7 @@ import static org.junit.Assert.assertTrue;
 
 import java.io.ByteArrayInputStream;
 import java.io.File;
+import java.io.FileOutputStream;
 import java.io.FilterOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -54,16 +55,35 @@ public final class BundleStoreTest {
     assertTrue(kept.isFile());
   }
 
+  /** Nobody may lose a file under his hands: what an update replaced goes when it is old. */
   @Test
   public void anUpdateOfTheAppReplacesTheContentAndRemovesTheOld() throws IOException {
     BundleStore store = new BundleStore(home());
-    store.keep("asset:a", "1", -1, () -> new ByteArrayInputStream(bytes(1, 100)));
+    File first = store.keep("asset:a", "1", -1, () -> new ByteArrayInputStream(bytes(1, 100)));
     store.keep("asset:b", "1", -1, () -> new ByteArrayInputStream(bytes(2, 100)));
-    store.keep("asset:a", "2", -1, () -> new ByteArrayInputStream(bytes(2, 100)));
-    assertEquals("the same content is kept once", 1, names(".edge").size());
-    File kept = store.keep("asset:a", "3", -1, () -> new ByteArrayInputStream(bytes(3, 100)));
-    assertEquals("the other name still has the old content", 2, names(".edge").size());
-    assertArrayEquals(bytes(3, 100), Files.readAllBytes(kept.toPath()));
+    File kept = store.keep("asset:a", "2", -1, () -> new ByteArrayInputStream(bytes(2, 100)));
+    assertEquals("the same content is kept once", 2, names(".edge").size());
+    assertTrue("somebody may be about to open it", first.isFile());
+    age(first);
+    age(kept);
+    store.keep("asset:a", "3", -1, () -> new ByteArrayInputStream(bytes(3, 100)));
+    assertFalse("a new part is written, and the old content goes", first.exists());
+    assertTrue("the other name still has that content", kept.isFile());
+    assertEquals(2, names(".edge").size());
+  }
+
+  @Test
+  public void whatWasJustHandedOutIsNotOld() throws IOException {
+    BundleStore store = new BundleStore(home());
+    File old = store.keep("model:m", "1", -1, () -> new ByteArrayInputStream(bytes(1, 100)));
+    age(old);
+    assertEquals(old, store.keep("model:m", "1", -1, () -> new ByteArrayInputStream(bytes(9, 100))));
+    store.keep("model:m", "2", -1, () -> new ByteArrayInputStream(bytes(2, 100)));
+    assertArrayEquals(bytes(1, 100), Files.readAllBytes(old.toPath()));
+  }
+
+  private static void age(File file) {
+    assertTrue(file.setLastModified(System.currentTimeMillis() - 7_200_000));
   }
 
   @Test
@@ -88,6 +108,46 @@ public final class BundleStoreTest {
     EdgeException error = assertThrows(EdgeException.class, () ->
         store.keep("asset:a", "1", -1, () -> new ByteArrayInputStream(bytes(1, 300_000))));
     assertEquals("disk_full", error.code());
+    assertArrayEquals(new String[0], home().list());
+  }
+
+  /** The system's own words: /dev/full answers every write with "no space". */
+  @Test
+  public void aDiskThatIsFullIsTold() {
+    BundleStore store = new BundleStore(home()) {
+      @Override
+      OutputStream create(File file) throws IOException {
+        return new FileOutputStream("/dev/full");
+      }
+    };
+    EdgeException error = assertThrows(EdgeException.class, () ->
+        store.keep("asset:a", "1", -1, () -> new ByteArrayInputStream(bytes(1, 10))));
+    assertEquals("disk_full", error.code());
+    assertEquals("Free some space.", error.fix());
+    assertArrayEquals(new String[0], home().list());
+  }
+
+  @Test
+  public void aSourceThatBreaksOffIsNoFullDisk() {
+    EdgeException error = assertThrows(EdgeException.class, () ->
+        new BundleStore(home()).keep("content://some.app/far", "", -1, () -> new InputStream() {
+          private int left = 3;
+
+          @Override
+          public int read() {
+            throw new AssertionError("one by one");
+          }
+
+          @Override
+          public int read(byte[] into, int from, int length) throws IOException {
+            if (left-- == 0) {
+              throw new IOException("connection reset");
+            }
+            return length;
+          }
+        }));
+    assertEquals("bundle_missing", error.code());
+    assertTrue(error.message(), error.message().startsWith("content://some.app/far can't be read to its end: conn"));
     assertArrayEquals(new String[0], home().list());
   }
 
@@ -124,13 +184,25 @@ public final class BundleStoreTest {
 
   @Test
   public void processesThatStartAtOnceAllGetTheWholeFile() throws Exception {
+    together(5, 5, 5);
+    assertEquals(1, names(".edge").size());
+  }
+
+  /** An app that opens two versions of a bundle, each in a process of its own: none takes the other's file away. */
+  @Test
+  public void processesWithTwoVersionsOfANameEachGetTheirOwn() throws Exception {
+    together(5, 6, 5);
+    assertEquals(2, names(".edge").size());
+  }
+
+  private void together(int... seeds) throws Exception {
     List<Process> started = new ArrayList<>();
-    for (int i = 0; i < 3; i++) {
+    for (int seed : seeds) {
       ProcessBuilder builder = new ProcessBuilder(
           System.getProperty("java.home") + "/bin/java", "-Xshare:auto", "-cp",
           new File("target/classes") + File.pathSeparator + new File("target/test-classes") + File.pathSeparator
               + new File("../edgesdk/target/classes"),
-          Child.class.getName(), home().getPath());
+          Child.class.getName(), home().getPath(), String.valueOf(seed));
       started.add(builder.redirectErrorStream(true).start());
     }
     for (Process process : started) {
@@ -139,7 +211,6 @@ public final class BundleStoreTest {
       assertEquals(said, 0, process.exitValue());
     }
     assertEquals(List.of(), names(".part"));
-    assertEquals(1, names(".edge").size());
   }
 
   /** Another process of the app. */
@@ -148,7 +219,7 @@ public final class BundleStoreTest {
 
     /** Unpacks a content many times, slowly. */
     public static void main(String[] args) throws IOException {
-      byte[] wanted = bytes(5, 1_000_000);
+      byte[] wanted = bytes(Integer.parseInt(args[1]), 1_000_000);
       for (int round = 0; round < 20; round++) {
         InputStream slow = new ByteArrayInputStream(wanted) {
           @Override
@@ -159,7 +230,7 @@ public final class BundleStoreTest {
         };
         File kept = new BundleStore(new File(args[0])).keep("asset:a", "", -1, () -> slow);
         if (!java.util.Arrays.equals(wanted, Files.readAllBytes(kept.toPath()))) {
-          throw new AssertionError("round " + round + " found half a file");
+          throw new AssertionError("round " + round + " found half a file, or another");
         }
       }
     }

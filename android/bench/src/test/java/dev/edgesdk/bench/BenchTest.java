@@ -119,7 +119,7 @@ final class BenchTest {
     return report;
   }
 
-  private static List<String> faults(String json) throws Exception {
+  static List<String> faults(String json) throws Exception {
     try (InputStream in = BenchTest.class.getResourceAsStream("/edgesdk.bench.1.schema.json")) {
       ObjectNode rules = (ObjectNode) new ObjectMapper().readTree(in);
       rules.remove("$id"); // a name, where the validator wants an address
