@@ -176,6 +176,20 @@ def _metric(args: Json, model: Model, judge: Store) -> Metric | None:
     return metrics.find(args["metric"], model.signature)
 
 
+def _score_original(metric: Metric, judge: Store, reference: Store) -> None:
+    """Try the metric on the original's answers: what it can't stand is said now and not after the lowering.
+
+    Raises:
+        InputError: ``metric_failed``.
+    """
+    tried = metric.fresh()
+    for index in range(len(reference)):
+        sample = judge[index]
+        if sample.label is not None:
+            tried.update(reference[index].feed, sample.label, sample.where)
+    tried.value()
+
+
 def evaluate(args: Json, report: Report) -> Json:
     """Run a lowered file over the data and compare it with the original's answers; an :class:`Evaluation` as JSON."""
     one_thread()
@@ -241,7 +255,7 @@ class _Bench:
         self.signature = Signature.from_json(args["signature"])
         self.judge, self.reference = Store(folder / args["store"]), Store(folder / "judge-reference")
         self.count = len(self.reference)
-        model = model_of(args["folder"])
+        model = modelfile.described(folder)  # its words; the weights may stay on the disk
         self._labels = model.labels
         self._metric = _metric(args, model, self.judge) if args["eval"] else None
         self._names = [spec.name for spec in self.signature.outputs]

@@ -12,6 +12,7 @@ import pytest
 
 import edgesdk
 from edgesdk.errors import GateError, InputError
+from edgesdk.progress import Silent
 
 pytestmark = pytest.mark.slow
 CLASSES = 10
@@ -214,3 +215,17 @@ def test_a_bundle_alone_tells_how_its_files_did(lab: Path, tmp_path: Path) -> No
     for warning in package.document["warnings"]:
         if "variants" in warning:
             assert any(id_ in warning["message"] for id_ in warning["variants"])
+
+
+def test_a_metric_that_fails_is_told_before_anything_is_lowered(lab: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def metric(outputs, label):\n    return outputs['wrong'].mean()\n")
+    stages: list[str] = []
+
+    class Told(Silent):
+        def stage(self, name: str) -> None:
+            stages.append(name)
+
+    with pytest.raises(InputError) as caught:
+        made(lab, tmp_path / "out", metric=f"{tmp_path}/mine.py:metric", progress=Told())
+    assert caught.value.code == "metric_failed" and "line 2" in caught.value.message
+    assert stages[-1] == "reading samples"

@@ -16,7 +16,7 @@ from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
 from edgesdk.quantize._pt2e._fold import fold_weights, strip
 from edgesdk.quantize._pt2e._layers import float_islands, large_float_weights, layers_of, nothing_quantized
 from edgesdk.quantize._pt2e._marks import mark
-from edgesdk.quantize._pt2e._sites import CONVS, LINEAR, TRANSPOSED, short
+from edgesdk.quantize._pt2e._sites import CONVS, EMBEDDING, LINEAR, TRANSPOSED, short
 from edgesdk.quantize._pt2e._weights import embed, pack, without_unread
 from edgesdk.quantize._pt2e._widen import widen
 
@@ -86,11 +86,22 @@ def convert(model: Model, config: LowerConfig, *, keep_weights: bool = False, re
         return convert_coreml_weights(model, config, keep_weights=keep_weights, refused=refused)
     if config.quantization.startswith("weight-"):
         return convert_weights(model, config, refused)
-    if config.quantization == "dynamic-int8":
-        return convert_dynamic(model, config, keep_weights=keep_weights, refused=refused)
-    if config.quantization == "qat-int8":
-        return convert_tuned(model, config, keep_weights=keep_weights, refused=refused)
-    return convert_static(model, config, keep_weights=keep_weights, refused=refused)
+    way = {"dynamic-int8": convert_dynamic, "qat-int8": convert_tuned}.get(config.quantization, convert_static)
+    made = way(model, config, keep_weights=keep_weights, refused=refused)
+    return made if config.backend == "coreml" else _with_tables(made, config, keep_weights, refused)
+
+
+def _with_tables(made: Converted, config: LowerConfig, keep_weights: bool, refused: Reasons) -> Converted:
+    """Embeddings in int8, as the weight-only schemes have them: in a language model they are most of the file (Q-16)."""
+    with graphs.quiet():
+        done = pack(made.module, 8, 0, frozenset(config.keep_float), refused, only=EMBEDDING)
+    packed = {site.node.name for site in done.record.quantized}
+    tables = [site for site in made.record.sites if site.node.name in packed]
+    for site in tables:
+        made.record.why.pop(site.name, None)
+    made.record.quantized += tables
+    weights = {**made.weights, **done.weights} if keep_weights else made.weights
+    return replace(made, weights=weights)
 
 
 def refuse_backend(config: LowerConfig) -> None:

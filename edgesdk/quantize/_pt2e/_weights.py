@@ -59,10 +59,19 @@ class Packed:
 
 
 def pack(
-    module: GraphModule, bits: int, group: int, keep: Collection[str], refused: Mapping[str, str] | None = None
+    module: GraphModule,
+    bits: int,
+    group: int,
+    keep: Collection[str],
+    refused: Mapping[str, str] | None = None,
+    only: Collection[str] | None = None,
 ) -> Packed:
-    """Replace the weights in place. Embeddings become lookups of dequantized tables; see :func:`embed`."""
-    return _Packer(module, bits, group, keep, refused or {}).run()
+    """Replace the weights in place. Embeddings become lookups of dequantized tables; see :func:`embed`.
+
+    Args:
+        only: kinds of operators to look at; None means all.
+    """
+    return _Packer(module, bits, group, keep, refused or {}).run(only)
 
 
 class _Packer:
@@ -75,9 +84,9 @@ class _Packer:
         self._done = Packed()
         self._stored: dict[tuple[str, str], Stored] = {}
 
-    def run(self) -> Packed:
+    def run(self, only: Collection[str] | None) -> Packed:
         record = self._done.record
-        record.sites = find_sites(self._module)
+        record.sites = [s for s in find_sites(self._module) if only is None or s.kind in only]
         for site in record.sites:
             reason = self._reason(site)
             if reason is None:
