@@ -39,6 +39,6 @@ def read(head: bytes) -> Elf | None:
             at = start + index * size
             if struct.unpack_from(f"{order}I", head, at)[0] == _LOAD:
                 aligns.append(struct.unpack_from(f"{order}{'Q' if wide else 'I'}", head, at + (48 if wide else 28))[0])
-    except struct.error:
+    except (struct.error, OverflowError):  # an offset beyond any memory
         return None
     return Elf(ABI_OF_MACHINE.get(machine), machine, min(aligns) if aligns else None)

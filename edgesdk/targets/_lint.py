@@ -3,8 +3,8 @@
     findings = lint([Path("app.apk")], abis=("arm64-v8a", "x86_64"))
 
 Checked: models that the build compressed (P-03), native libraries that devices with 16 KiB pages refuse (P-04), copies of
-one library that differ (P-05), libraries in the folder of another ABI and ABIs that are missing (P-06), frameworks without
-a slice for the device or the simulator (X-03).
+one library that differ (P-05), libraries in the folder of another ABI and ABIs that are missing (P-06), names that one
+library wants of another of another build (A-02), frameworks without a slice for the device or the simulator (X-03).
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import IO, Literal
 
 from edgesdk.errors import InputError
-from edgesdk.targets import _elf
+from edgesdk.targets import _elf, _symbols
 from edgesdk.targets.android import NO_COMPRESS
 
 Severity = Literal["error", "warning"]
 Kind = Literal["apk", "aab", "aar", "zip"]
 
 _LIBRARY = re.compile(r"(?:^|/)(?:lib|libs|jni)/(?P<abi>[^/]+)/(?P<name>[^/]+\.so)$")
-_CHUNK = 1 << 20
 _ZIP64_OR_NAME = 30  # bytes of a ZIP local header before the name
 
 
@@ -53,6 +52,7 @@ class _Library:
     stored: bool
     offset: int
     elf: _elf.Elf | None
+    links: _symbols.Links
     sha256: str
 
 
@@ -79,6 +79,7 @@ def lint(paths: Sequence[Path], abis: Sequence[str] = ()) -> list[Finding]:
             found = list(_libraries(path, archive))
         findings += [fault for library in found for fault in _library(library, kind)]
         findings += _coverage(path, found, abis, kind)
+        findings += _linked(found) if kind == "apk" else ()
         libraries += found
     return [*findings, *_copies(libraries)]
 
@@ -147,10 +148,7 @@ def _libraries(path: Path, archive: zipfile.ZipFile) -> Iterator[_Library]:
         if not match or info.filename.startswith("prefab/"):  # prefab's copies are linked against, never installed
             continue
         with archive.open(info) as stream:
-            head = stream.read(_elf.HEAD)
-            digest = hashlib.sha256(head)
-            while chunk := stream.read(_CHUNK):
-                digest.update(chunk)
+            data = stream.read()
         yield _Library(
             path,
             info.filename,
@@ -158,8 +156,9 @@ def _libraries(path: Path, archive: zipfile.ZipFile) -> Iterator[_Library]:
             match["name"],
             info.compress_type == zipfile.ZIP_STORED,
             _data_offset(archive, info),
-            _elf.read(head),
-            digest.hexdigest(),
+            _elf.read(data[: _elf.HEAD]),
+            _symbols.read(data),
+            hashlib.sha256(data).hexdigest(),
         )
 
 
@@ -240,6 +239,32 @@ def _coverage(path: Path, libraries: Sequence[_Library], wanted: Sequence[str], 
                 "abi_incomplete", "error" if abi in wanted else "warning", path.name, abi,
                 f"For {abi} there is no {', '.join(lacking)}; {', '.join(sorted(a for a in by_abi if a != abi))} has it.",
                 f'Add the library for {abi}, or leave the ABI out: ndk {{ abiFilters -= "{abi}" }}',
+            )  # fmt: skip
+
+
+def _linked(libraries: Sequence[_Library]) -> Iterator[Finding]:
+    """A-02: what an app's libraries need of each other. Only an APK has all of them."""
+    for library in libraries:
+        beside = [one for one in libraries if one.abi == library.abi]
+        names = {one.name for one in beside} | _symbols.SYSTEM
+        where = (library.archive.name, library.entry)
+        lacking = [name for name in library.links.needed if name not in names]
+        if lacking:
+            yield Finding(
+                "library_missing", "error", *where,
+                f"{library.name} ({library.abi}) needs {', '.join(lacking)}, which is not in {library.archive.name}: it won't load.",
+                "Add the dependency that brings it; for libfbjni.so: implementation(\"com.facebook.fbjni:fbjni:VERSION\")",
+            )  # fmt: skip
+            continue
+        unknown = sorted(library.links.wanted.difference(*(one.links.offered for one in beside)))
+        if unknown:
+            yield Finding(
+                "symbol_missing", "error", *where,
+                f"{library.name} ({library.abi}) wants {len(unknown)} C++ names that no library beside it offers, as {unknown[0]}: "
+                "it won't load.",
+                "Take the release of "
+                + (", ".join(name for name in library.links.needed if name not in _symbols.SYSTEM) or "the other libraries")
+                + " that it was linked with: another toolchain or release names things in another way.",
             )  # fmt: skip
 
 
