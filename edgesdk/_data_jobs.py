@@ -255,7 +255,7 @@ class _Bench:
         self.signature = Signature.from_json(args["signature"])
         self.judge, self.reference = Store(folder / args["store"]), Store(folder / "judge-reference")
         self.count = len(self.reference)
-        model = modelfile.described(folder)  # its words; the weights may stay on the disk
+        model = model_of(args["folder"])
         self._labels = model.labels
         self._metric = _metric(args, model, self.judge) if args["eval"] else None
         self._names = [spec.name for spec in self.signature.outputs]
