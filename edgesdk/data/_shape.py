@@ -74,8 +74,8 @@ class Shaper:
             if array.dtype == np.uint8 and "float" in spec.dtype:
                 self.from_bytes.add(spec.name)
             array = _laid_out(array, spec) if row.flat else array
+            arrays[spec.name] = convert(array, spec, row.where)  # first: of text the shape says nothing
             forms[spec.name] = form_of(array.shape, spec, row.where)
-            arrays[spec.name] = convert(array, spec, row.where)
         label = as_label(row.label, row.where)
         many = [name for name, form in forms.items() if form == "many"]
         if many:
