@@ -75,6 +75,20 @@ def test_pitfall_p_04_misaligned_libraries_are_found(apk: Path, tmp_path: Path) 
     assert [f.code for f in lint([small], [ABI])] == ["segments_4k"]
 
 
+@pytest.mark.slow
+def test_pitfall_a_02_fbjni_of_another_toolchain_is_found(apk: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.apk"
+    with zipfile.ZipFile(apk) as archive, zipfile.ZipFile(other, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("AndroidManifest.xml", b"x")
+        for name in (f"lib/{ABI}/{one}.so" for one in ("libexecutorch", "libfbjni", "libc++_shared")):
+            data = archive.read(name)
+            # As if built with a C++ library of another inline namespace: the sizes stay, the names don't.
+            made.writestr(name, data.replace(b"__ndk1", b"__ndk2") if "fbjni" in name else data)
+    found = {f.entry: f for f in lint([other], [ABI])}
+    assert found[f"lib/{ABI}/libexecutorch.so"].code == "symbol_missing"
+    assert "libfbjni.so" in found[f"lib/{ABI}/libexecutorch.so"].fix
+
+
 def test_what_is_mapped_lies_on_pages(tool: Any, tmp_path: Path) -> None:
     entries = {
         "lib/arm64-v8a/a.so": b"1" * 5000,

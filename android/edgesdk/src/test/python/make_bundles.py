@@ -209,6 +209,9 @@ def rebuilt(out: Path) -> None:
     other = {**variant, "id": "onnx-old-phones", "file": "old.onnx", "abis": ["armeabi-v7a"]}
     write(out / "abis.edge", Manifest.from_json({**document, "variants": [other, variant]}),
           {**files, "old.onnx": files[variant["file"]]})  # fmt: skip
+    chip = {**variant, "id": "onnx-nnapi", "backend": "nnapi", "file": "nnapi.onnx"}
+    write(out / "nnapi.edge", Manifest.from_json({**document, "variants": [chip, variant]}),
+          {**files, "nnapi.onnx": files[variant["file"]]})  # fmt: skip
     model = onnx.load_from_string(files[variant["file"]])
     for node in [n for n in model.graph.node if n.op_type == "Constant"]:  # only initializers move out
         array = onnx.numpy_helper.to_array(node.attribute[0].t)

@@ -25,6 +25,7 @@ final class HostileTest {
   Stream<DynamicTest> pitfall_s_03_hostileBundles() throws IOException {
     List<Object> listed = Made.list(Made.json(new File(FOLDER, "expected.json")));
     assertTrue(listed.size() >= 125, "only " + listed.size() + " bundles: the dump is incomplete");
+    Figures.say("hostile bundles, each with Python's code: " + listed.size());
     return listed.stream().map(Made::map).map(one ->
         DynamicTest.dynamicTest(one.get("file") + ": " + one.get("why"), () -> check(one)));
   }

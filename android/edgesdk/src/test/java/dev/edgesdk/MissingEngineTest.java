@@ -73,7 +73,12 @@ final class MissingEngineTest {
     Without app = new Without("org.pytorch.");
     Class<?> bundles = app.loadClass("dev.edgesdk.EdgeBundle");
     Object bundle = bundles.getMethod("open", File.class).invoke(null, Made.bundle("ts-picture"));
-    Object session = bundles.getMethod("session").invoke(bundle);
+    Object session;
+    try (Log log = new Log()) {
+      session = bundles.getMethod("session").invoke(bundle);
+      assertTrue(log.lines().get(0).startsWith("torchscript-none is passed over: PyTorch Mobile's Lite interpreter is not "
+          + "in the app"), log.lines().toString());
+    }
     assertEquals("Session(ts-picture, onnx-none)", session.toString());
     assertTrue(session.getClass().getMethod("skipped").invoke(session).toString()
         .contains("torchscript-none: PyTorch Mobile's Lite interpreter is not in the app"));

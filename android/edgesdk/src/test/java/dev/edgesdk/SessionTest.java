@@ -195,6 +195,20 @@ final class SessionTest {
     assertEquals("No variant of pair runs here.", none.message());
   }
 
+  /** O-06: a chip's drivers may be wrong, and nobody has checked them: its variant isn't taken, and the reason is kept. */
+  @Test
+  void pitfall_o_06_acceleratorsAreNotUsedUnasked() {
+    EdgeBundle bundle = EdgeBundle.open(Made.bundle("nnapi"));
+    try (Log log = new Log(); Session session = bundle.session()) {
+      assertEquals("onnx-none", session.variant().id());
+      assertEquals(List.of("onnx-nnapi: Files for the back end 'nnapi' don't run here."), session.skipped());
+      assertEquals(
+          List.of("onnx-nnapi is passed over: Files for the back end 'nnapi' don't run here."), log.lines());
+      assertTrue(session.selfTest().ok());
+    }
+    Made.fails("variant_unsupported", () -> bundle.session(Session.Config.DEFAULT.withVariant("onnx-nnapi")));
+  }
+
   @Test
   void versionsCompareByTheirNumbers() {
     assertTrue(Chooser.compare("1.29.0", "1.9") > 0);

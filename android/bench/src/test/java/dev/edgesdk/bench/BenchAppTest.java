@@ -36,6 +36,7 @@ public final class BenchAppTest {
   public void phone() {
     File assets = new File("../edgesdk-android/target/assets.apk");
     assertTrue(app.getAssets().addAssetPath(assets.getPath()) > 0);
+    ShadowBuild.setType("user"); // as of Androids that people buy
     ShadowVMRuntime.setIs64Bit(true);
     ShadowBuild.setSupported64BitAbis(new String[] {"x86_64", "arm64-v8a"});
   }
@@ -72,7 +73,6 @@ public final class BenchAppTest {
     JSONObject report = new JSONObject(text);
     assertEquals("picture", report.getJSONObject("model").getString("name"));
     assertFalse(BenchTest.codes(report).contains("DEBUG_BUILD"));
-    assertTrue(report.getJSONArray("processes").getJSONObject(0).getInt("pid") > 0);
     assertFalse("a smoke run claims no timing", report.getJSONObject("target").getBoolean("timing_valid"));
   }
 
@@ -80,12 +80,12 @@ public final class BenchAppTest {
   @Test
   public void theReportGoesIntoTheMediaFolder() {
     File media = new File(app.getCacheDir(), "Android/media/dev.edgesdk.bench");
-    assertEquals(media, BenchmarkActivity.folder(phone(null, media)));
+    assertEquals(media, BenchmarkActivity.folder(with(null, media)));
     assertTrue(media.isDirectory());
-    assertEquals("no shared storage", app.getExternalFilesDir(null), BenchmarkActivity.folder(phone()));
+    assertEquals("no shared storage", app.getExternalFilesDir(null), BenchmarkActivity.folder(with()));
   }
 
-  private Context phone(File... media) {
+  private Context with(File... media) {
     return new ContextWrapper(app) {
       @Override
       public File[] getExternalMediaDirs() {
