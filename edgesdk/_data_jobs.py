@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from edgesdk._jobs import Json, Report, lower_config_of, model_of, one_thread, runtime_of
-from edgesdk._memory import give_back
+from edgesdk import modelfile
+from edgesdk._jobs import Json, Report, let_go, lower_config_of, model_of, one_thread, runtime_of
+from edgesdk._memory import frugal, give_back, tight
 from edgesdk.artifacts import Signature, Warn
 from edgesdk.errors import InputError
 from edgesdk.evaluation import ARM64, ERRORS, EVALUATION, RACE, Arm64
@@ -61,9 +62,13 @@ def read_samples(args: Json, report: Report) -> Json:
     data = "evaluation" if args["eval"] else "calibration" if args["calibration"] else "made up"
     count = _write_judge(model, folder, data, report)
     metric = _metric(args, model, Store(folder / STORES[data])) if args["eval"] else None
+    if metric is not None:
+        _score_original(metric, Store(folder / STORES[data]), Store(folder / "judge-reference"))
     if data != "made up":
         _extend_cases(folder, Store(folder / STORES[data]))
     digest = hashlib.sha256("".join([data, *prints]).encode()).hexdigest()
+    let_go(args["folder"])
+    give_back()
     return {
         "data": data, "count": count, "metric": metric.name if metric else None, "fingerprint": digest,
         "warnings": [w.to_json() for w in dict.fromkeys(warnings)],
@@ -194,7 +199,8 @@ def evaluate(args: Json, report: Report) -> Json:
     """Run a lowered file over the data and compare it with the original's answers; an :class:`Evaluation` as JSON."""
     one_thread()
     bench = _Bench(args)
-    runner = runtime_of(args["runtime"]).load(Path(args["file"]), bench.signature)
+    with tight():
+        runner = runtime_of(args["runtime"]).load(Path(args["file"]), bench.signature)
     comparison = bench.comparison()
     try:
         for index in _told(range(bench.count), bench.count, f"running {Path(args['file']).stem}", report):
@@ -255,7 +261,7 @@ class _Bench:
         self.signature = Signature.from_json(args["signature"])
         self.judge, self.reference = Store(folder / args["store"]), Store(folder / "judge-reference")
         self.count = len(self.reference)
-        model = model_of(args["folder"])
+        model = modelfile.described(folder)  # its words; the weights may stay on the disk
         self._labels = model.labels
         self._metric = _metric(args, model, self.judge) if args["eval"] else None
         self._names = [spec.name for spec in self.signature.outputs]
@@ -302,10 +308,11 @@ def layer_errors(args: Json, report: Report) -> Json:
     one_thread()
     runtime = runtime_of(args["runtime"])
     report("measuring the noise of each layer", None)
-    found = runtime.layer_errors(
-        model_of(args["folder"]), lower_config_of(args["config"]), args["samples"], alone=args["alone"]
-    )
-    give_back()
+    with frugal(True):
+        found = runtime.layer_errors(
+            model_of(args["folder"]), lower_config_of(args["config"]), args["samples"], alone=args["alone"]
+        )
+        let_go(args["folder"])
     return {"errors": ERRORS.dump_python(found, mode="json")}
 
 
@@ -319,9 +326,11 @@ def race(args: Json, report: Report) -> Json:
     names = [spec.name for spec in signature.inputs]
     feeds = [[np.array(sample.feed[name]) for name in names] for sample in store.first(8)]
     report("timing against float32", None)
-    runners = [runtime.load(Path(args[which]), signature, threads=1) for which in ("file", "twin")]
+    # The larger one first: loading takes up to three times the weights, and running once.
+    with tight():
+        runners = [runtime.load(Path(args[which]), signature, threads=1) for which in ("twin", "file")]
     try:
-        result: Json = RACE.dump_python(run(runners[0], runners[1], feeds, threads=1), mode="json")
+        result: Json = RACE.dump_python(run(runners[1], runners[0], feeds, threads=1), mode="json")
     finally:
         for runner in runners:
             runner.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from edgesdk import modelfile
-from edgesdk._memory import give_back
+from edgesdk._memory import frugal, tight
 from edgesdk.artifacts import Lowered, Model, Signature, TensorSpec, Verification
 from edgesdk.errors import EdgeError, GateError
 
@@ -147,8 +147,22 @@ def model_of(folder: str) -> Model:
     return _held[folder]
 
 
+def let_go(folder: str) -> None:
+    """Forget the model of a run that has it on disk: other jobs of this process then have its memory."""
+    _held.pop(folder, None)
+
+
 def lower(args: Json, report: Report) -> Json:
     """Lower the model of ``folder`` for one runtime; returns the :class:`Lowered` as JSON."""
+    with frugal(args.get("frugal", False)):
+        try:
+            return _lower(args, report)
+        finally:
+            if args.get("frugal"):
+                let_go(args["folder"])
+
+
+def _lower(args: Json, report: Report) -> Json:
     from edgesdk.runtimes import find
 
     one_thread()
@@ -164,8 +178,6 @@ def lower(args: Json, report: Report) -> Json:
     report(f"lowering for {args['runtime']}", None)
     lowered = runtime.lower(model, config, Path(args["out"]))
     result: Json = LOWERED.dump_python(lowered, mode="json")
-    if config.calibration is not None:  # graphs that were quantized hold their weights several times
-        give_back()
     return result
 
 
@@ -196,7 +208,8 @@ def verify(args: Json, report: Report) -> Json:
     folder = Path(args["folder"])
     cases, reference = load_cases(folder / "cases.npz"), load_outputs(folder / "reference.npz")
     report(f"running on {args['runtime']}", None)
-    runner = runtime.load(Path(args["file"]), signature)
+    with tight():
+        runner = runtime.load(Path(args["file"]), signature)
     try:
         found = run_cases(runner, signature, cases)
     finally:

@@ -23,6 +23,7 @@ import threading
 import traceback
 from typing import Any
 
+from edgesdk._memory import trim
 from edgesdk.errors import EdgeError, InputError
 
 
@@ -37,6 +38,7 @@ def main() -> None:
     own = os.getpid()
     for line in _jobs():
         answer = _run(json.loads(line), answers)
+        trim()
         if os.getpid() != own:
             os._exit(0)  # the job forked, and this is the copy that came back from it as well
         _answer(answers, answer)

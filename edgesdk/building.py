@@ -162,7 +162,10 @@ class Builder:
     def _lower(self, plan: VariantPlan, rung: Rung, out: Path, keep_float: tuple[str, ...]) -> tuple[Lowered, int]:
         out.parent.mkdir(parents=True, exist_ok=True)
         config = {**self.lower_args(plan), "rung": rung, "keep_float": keep_float}
-        args = {"folder": str(self.folder), "runtime": plan.runtime, "out": str(out), "config": config}
+        args = {
+            "folder": str(self.folder), "runtime": plan.runtime, "out": str(out), "config": config,
+            "frugal": self.samples is not None,
+        }  # fmt: skip
         on = None if self._saved else 0
         with _timed(self, "lower"):
             try:

@@ -92,11 +92,16 @@ def _own_empties(program: ExportedProgram) -> None:
                 tensors[name] = torch.nn.Parameter(fresh, False) if isinstance(value, torch.nn.Parameter) else fresh
 
 
+def described(folder: Path) -> Model:
+    """What :func:`save` wrote, without graph and weights."""
+    return restore(json.loads((folder / "model.json").read_text()))
+
+
 def load(folder: Path) -> Model:
     """Read what :func:`save` wrote."""
     import torch
 
-    model = restore(json.loads((folder / "model.json").read_text()))
+    model = described(folder)
     if (folder / "model.pt2").exists():
         _import_operators(folder / "model.pt2")
         model = replace(model, program=torch.export.load(folder / "model.pt2"))

@@ -1,7 +1,8 @@
 """Samples on disk, as the model takes them: written once while they stream in, read by every worker without a copy.
 
 A folder with ``samples.bin`` (the arrays one after the other, each at a multiple of 64 bytes) and ``index.json``. Shapes
-may differ from sample to sample (texts, sounds). Reading maps the file, so memory doesn't grow with the number of samples.
+may differ from sample to sample (texts, sounds). Reading maps one array at a time: pages of a file that stays mapped count as
+the process's memory, which would grow with the number of samples.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import numpy as np
 
 Feed = dict[str, "np.ndarray"]
 _ALIGN = 64
+_MAPPED = 1 << 16
+"""Bytes from which an array is mapped; smaller ones (labels, which callers collect) are read: a process has 65,530 maps."""
 _LABEL = "label"
 
 
@@ -80,16 +83,13 @@ class StoreWriter:
 
 
 class Store:
-    """Reads what a :class:`StoreWriter` wrote. Arrays are read-only views into the mapped file."""
+    """Reads what a :class:`StoreWriter` wrote. Arrays are read-only."""
 
     def __init__(self, folder: Path) -> None:
         document = json.loads((folder / "index.json").read_text())
         self.facts: Mapping[str, Any] = document["facts"]
         self._samples = document["samples"]
-        path = folder / "samples.bin"
-        self._bytes: np.ndarray = (
-            np.asarray(np.memmap(path, mode="r")) if path.stat().st_size else np.zeros(0, np.uint8)
-        )
+        self._path = folder / "samples.bin"
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -112,6 +112,11 @@ class Store:
 
     def _get(self, begin: int, dtype: str, shape: list[int]) -> np.ndarray:
         kind = np.dtype(dtype)
-        size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-        array: np.ndarray = self._bytes[begin : begin + size].view(kind).reshape(shape)
+        count = int(np.prod(shape, dtype=np.int64))
+        array: np.ndarray
+        if count * kind.itemsize < _MAPPED:
+            array = np.fromfile(self._path, kind, count, offset=begin).reshape(shape)
+            array.flags.writeable = False
+        else:
+            array = np.asarray(np.memmap(self._path, kind, "r", begin, tuple(shape)))
         return array

@@ -11,6 +11,8 @@ Where upstream's time goes and what is done about it, for the length of one lowe
 * Graphs are checked, printed into strings and translated into Python that nobody reads, several times per pass.
 * The garbage collector walks all modules again and again.
 
+``_et_memory`` adds what spares copies of the weights.
+
 None of this holds for other versions: the sources that the reasoning depends on are fingerprinted, and for any other
 the plain way is taken. ``tests/runtimes/test_executorch_fast.py`` compares the bytes.
 """
@@ -23,6 +25,7 @@ import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from edgesdk.runtimes import _et_memory
 from edgesdk.runtimes._et_patch import Swap, fingerprint, swapped
 from edgesdk.runtimes._et_rules import rules
 
@@ -54,8 +57,9 @@ SOURCES = (
     "torch:fx/interpreter.py",
     "torch:fx/passes/infra/pass_base.py",
     "torch:export/exported_program.py",
+    *_et_memory.SOURCES,
 )  # fmt: skip
-TESTED = "bfa14fb6f7cc8930dd1ab1d4c837aa1bca546e45ef83b5652629bdd2be226eea"
+TESTED = "71235ebd071e8221da9ed1c852a02dd225c8cdd5db7732f46e3aa4e00ad9a9f2"
 
 # Operators that every reference graph of ``partition/graphs`` holds; without all of them nothing can match.
 _BILINEAR = frozenset({"aten.upsample_bilinear2d.vec"})
@@ -112,6 +116,7 @@ def _swaps() -> list[Swap]:
         Swap(GraphModule, "print_readable", _unread(GraphModule.print_readable)),
         *recompiles.swaps(GraphModule),
         Swap(_program.ExportedProgram, "run_decompositions", _decompose(export, recompiles)),
+        *_et_memory.swaps(),
     ]
 
 

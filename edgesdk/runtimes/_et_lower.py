@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgesdk._memory import park
 from edgesdk.artifacts import Lowered, Model, Rung, Warn
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes import _et_layers as layers
@@ -24,6 +25,7 @@ from edgesdk.runtimes._base import LowerConfig
 from edgesdk.runtimes._et_backends import DELEGATES, Attempt, attempts
 from edgesdk.runtimes._et_coverage import Coverage, cover
 from edgesdk.runtimes._et_kernels import refuse_missing_kernels
+from edgesdk.runtimes._et_memory import forget_parts
 from edgesdk.runtimes._et_patch import swapped
 from edgesdk.runtimes._et_prepare import Prepared, prepare
 from edgesdk.runtimes._et_smoke import SmokeError, smoke
@@ -45,14 +47,31 @@ NOTEWORTHY_PLAN = 64 << 20
 """Planned bytes of a dynamic model above which the user is told what the upper bounds cost."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Made:
-    """What one attempt made: the program to write, the edge program it came from, and why the first attempt failed."""
+    """What one attempt made: the program to write, the edge program it came from, and why the first attempt failed.
+
+    ``program`` is None once it is written: it holds the file's bytes.
+    """
 
     program: Any
     edge: ExportedProgram
     attempt: Attempt
+    planned: int
     failure: Exception | None = None
+
+    def write(self, out: Path, check: Callable[[Path], None]) -> None:
+        """Through a file beside it, put in place when it passed: neither a full disk nor a bad file leaves anything."""
+        temporary = out.with_name(out.name + ".part")
+        try:
+            with temporary.open("wb") as stream:
+                self.program.write_to_file(stream)
+            self.program = None
+            forget_parts(self.edge)
+            check(temporary)
+            temporary.replace(out)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def lower(model: Model, config: LowerConfig, out: Path) -> Lowered:
@@ -61,7 +80,7 @@ def lower(model: Model, config: LowerConfig, out: Path) -> Lowered:
     prepared, made = _lowered(model, config, Order(backend, config.rung, out))
     if backend == "coreml" and prepared.layers:
         stand_in.write(prepared.program, out)
-    coverage, planned = cover(made.edge), planned_bytes(made.program.executorch_program)
+    coverage, planned = cover(made.edge), made.planned
     return Lowered(
         runtime="executorch", backend=backend, quantization=config.quantization, path=out, rung=made.attempt.rung,
         delegated_fraction=coverage.fraction, delegates=sum(coverage.delegates.values()),
@@ -134,7 +153,7 @@ def _runs(model: Model, config: LowerConfig, refused: Mapping[str, str]) -> bool
         try:
             made = _make(program, attempt)
             check = functools.partial(_try, replace(model, program=program), made.edge, "xnnpack")
-            _write(made.program, Path(folder) / "trial.pte", check)
+            made.write(Path(folder) / "trial.pte", check)
         except Exception:  # whatever it is, the answer is no
             return False
     return True
@@ -159,8 +178,9 @@ def _climb_down(model: Model, program: ExportedProgram, order: Order) -> Made:
         try:
             made = _make(program, attempt)
             _check(made, model, order.backend)
-            _write(made.program, order.out, functools.partial(_try, model, made.edge, order.backend))
-            return replace(made, failure=first)
+            made.write(order.out, functools.partial(_try, model, made.edge, order.backend))
+            made.failure = first
+            return made
         except (EdgeError, OSError):
             raise
         except Exception as error:  # whatever a compiler raises, a slower file may still be possible
@@ -171,11 +191,13 @@ def _climb_down(model: Model, program: ExportedProgram, order: Order) -> Made:
 
 def _check(made: Made, model: Model, backend: str) -> None:
     refuse_missing_kernels(made.program.executorch_program, made.edge)
-    _check_memory(planned_bytes(made.program.executorch_program), model)
+    _check_memory(made.planned, model)
     _check_delegate(backend, cover(made.edge))
 
 
 def _try(model: Model, edge: ExportedProgram, backend: str, path: Path) -> None:
+    program: Any = model.program
+    park(program.state_dict.values())  # needed again only if the file fails
     if backend in ("xnnpack", "portable"):
         smoke(path, model, edge)
 
@@ -225,7 +247,7 @@ def _upstream(program: ExportedProgram, attempt: Attempt, *, lenient: bool) -> M
         before = copy.copy(edge)
         before._graph_module = copy.copy(edge.graph_module)
         made = manager.to_executorch(_backend_config(edge))
-    return Made(made, before, attempt)
+    return Made(made, before, attempt, planned_bytes(made.executorch_program))
 
 
 def _as_wide_as_asked(edge: ExportedProgram, program: ExportedProgram) -> None:
@@ -336,18 +358,6 @@ def _about_coreml(config: LowerConfig) -> list[Warn]:
             "computes in float16. Check it on a device.",
         ),
     ]  # fmt: skip
-
-
-def _write(program: Any, out: Path, check: Callable[[Path], None]) -> None:
-    """Through a file beside it, put in place when it passed: neither a full disk nor a bad file leaves anything."""
-    temporary = out.with_name(out.name + ".part")
-    try:
-        with temporary.open("wb") as stream:
-            program.write_to_file(stream)
-        check(temporary)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _release(version: str) -> str:

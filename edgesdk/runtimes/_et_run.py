@@ -75,6 +75,7 @@ class ExecutorchRunner(Runner):
     def reset(self) -> None:
         """Load the program anew: a method's mutable buffers live as long as its program."""
         if self._used:
+            self._method = self._program = None  # at first: two of them hold the weights twice
             self._program, self._method = load_method(self._path)
             self._used = False
 

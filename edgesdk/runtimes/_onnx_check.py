@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Dim, Signature, TensorSpec
@@ -18,12 +19,12 @@ _RELATIVE = 1e-3
 """A wrong translation is off by the size of the answer; float32 rounding through a deep net by less than 1e-4 of it."""
 
 
-def agrees(script: Any, document: bytes, program: ExportedProgram, signature: Signature) -> bool:
+def agrees(script: Any, document: Path, program: ExportedProgram, signature: Signature) -> bool:
     """Run both on seeded inputs.
 
     Args:
         script: TorchScript module of plain tensors, the reference.
-        document: the ONNX file's bytes.
+        document: the ONNX file.
     """
     import onnxruntime
 
@@ -31,7 +32,7 @@ def agrees(script: Any, document: bytes, program: ExportedProgram, signature: Si
 
     settings = options(optimize=False)
     settings.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(document, settings, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(document), settings, providers=["CPUExecutionProvider"])
     names = [i.name for i in session.get_inputs()]
     return all(
         _equal(session.run(None, dict(zip(names, feed, strict=True))), answer)

@@ -12,13 +12,17 @@ import gc
 import io
 import logging
 import re
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgesdk._memory import park, relieve
 from edgesdk.artifacts import Dim, Model, Signature
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes import _ts_alias
+from edgesdk.runtimes._et_patch import Swap, swapped
 from edgesdk.runtimes._onnx_versions import DEFAULT_OPSET
 from edgesdk.runtimes._ts_tables import source_line
 
@@ -28,6 +32,10 @@ if TYPE_CHECKING:
 
 _OLD_EXPORTER_OPSETS = range(11, 21)
 """torch.onnx._constants: what the exporter for TorchScript writes."""
+_INLINE_BYTES = 1024
+"""Weights below this stay in the graph: shapes and axes must be readable for the runtime."""
+_ALIGNMENT = 4096
+"""Of weights in a file, so that ONNX Runtime maps them."""
 _COPYABLE = 200 * 2**20
 """Bytes of weights up to which the quick way's three copies don't matter."""
 
@@ -124,7 +132,8 @@ def _through_torchscript(model: Model, program: ExportedProgram, opset: int) -> 
     from edgesdk.runtimes import _onnx_check, _ts_build
 
     wrap: Any = torch.jit._recursive.wrap_cpp_module
-    buffer: Any = io.BytesIO()  # works for this exporter, though its annotation says path
+    folder = tempfile.TemporaryDirectory(prefix="edgesdk-")
+    file = Path(folder.name) / "model.onnx"
     try:
         script = wrap(_ts_build.build(program, ranks=True).module)
         inputs = tuple(_onnx_check.example_tensors(program))
@@ -132,23 +141,83 @@ def _through_torchscript(model: Model, program: ExportedProgram, opset: int) -> 
             "input_names": [s.name for s in model.signature.inputs],
             "output_names": [s.name for s in model.signature.outputs],
         }
-        with _no_native_log():
+        with _no_native_log(), swapped([*_weights_beside(file, program), *_spared_copy()]):
             torch.onnx.export(
-                script, inputs, buffer, dynamo=False, opset_version=opset, dynamic_axes=_axes(model.signature), **names
+                script,
+                inputs,
+                str(file),
+                dynamo=False,
+                opset_version=opset,
+                dynamic_axes=_axes(model.signature),
+                **names,
             )
-        data = buffer.getvalue()
-        if not _onnx_check.agrees(script, data, program, model.signature):
+        relieve()
+        if not _onnx_check.agrees(script, file, program, model.signature):
             return None
+        park(program.state_dict.values())  # the script had a look at them
+        made = onnx_ir.load(file)
+        onnx_ir.external_data.load_to_model(made)
+        return made
     except Exception:  # whatever it was, the other exporter reports it better
         return None
-    made: ir.Model = onnx_ir.from_proto(_parsed(data))
-    return made
+    finally:
+        folder.cleanup()
 
 
-def _parsed(data: bytes) -> Any:
+def _weights_beside(file: Path, program: ExportedProgram) -> list[Swap]:
+    """Let the C++ exporter leave the weights out, and write them to a file beside: it holds them three times otherwise.
+
+    With ``defer_weight_export``, which its caller always leaves off, it hands them out by name instead.
+    """
+    import torch
+
+    graph: Any = torch._C.Graph
+    plain = graph._export_onnx
+
+    def export_onnx(self: Any, params: Any, opset: Any, axes: Any, _defer: bool, *rest: Any) -> Any:
+        park(program.state_dict.values())  # the graph has its own by now
+        relieve()
+        data, weights, _, names = plain(self, params, opset, axes, True, *rest)
+        return _joined(data, weights, file.with_suffix(".weights")), {}, False, names
+
+    return [Swap(graph, "_export_onnx", export_onnx)]
+
+
+def _joined(data: bytes, weights: dict[str, bytes], beside: Path) -> bytes:
+    """The graph with references to the weights in the place of what stands for them; small ones are put in."""
     import onnx
 
-    return onnx.load_from_string(data)
+    made = onnx.load_model_from_string(data)
+    with beside.open("wb") as file:
+        for tensor in made.graph.initializer:
+            if tensor.name not in weights:
+                continue
+            value = weights.pop(tensor.name)
+            if len(value) < _INLINE_BYTES:
+                tensor.raw_data = value
+                continue
+            tensor.ClearField("raw_data")
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            place = {"location": beside.name, "offset": str(file.tell()), "length": str(len(value))}
+            for key, text in place.items():
+                tensor.external_data.add(key=key, value=text)
+            file.write(value)
+            file.write(b"\0" * (-file.tell() % _ALIGNMENT))
+    return made.SerializeToString()  # type: ignore[no-any-return]
+
+
+def _spared_copy() -> list[Swap]:
+    """Without the look for functions of onnxscript, which parses the whole file anew, unless somebody registered operators."""
+    from torch.onnx._internal.torchscript_exporter import onnx_proto_utils, registration
+
+    spaces = {name.partition("::")[0] for name in registration.registry.all_functions()}
+    if not spaces <= _WITHOUT_FUNCTIONS:
+        return []
+    return [Swap(onnx_proto_utils, "_add_onnxscript_fn", lambda data, opsets: data)]
+
+
+_WITHOUT_FUNCTIONS = {"aten", "onnx", "prim", "quantized", "torchvision"}
+"""Whose operators the exporter's own tables translate."""
 
 
 def _axes(signature: Signature) -> dict[str, dict[int, str]]:

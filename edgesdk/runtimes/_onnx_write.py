@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Warn
+from edgesdk.runtimes import _onnx_stream
 from edgesdk.runtimes._onnx_versions import lowest_ir
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ def write(model: ir.Model, out: Path, external_above: int) -> tuple[tuple[Path, 
     try:
         if weight_bytes(model) <= external_above:
             ir.external_data.load_to_model(model)  # a user's file may come with its weights outside
-            data = ir.to_proto(model).SerializeToString(deterministic=True)
-            temporary.write_bytes(data)
+            with temporary.open("wb") as file:
+                file.writelines(_onnx_stream.serialized(model))
             temporary.replace(out)
             return (), ()
         return _write_two(model, out, temporary)

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from edgesdk._memory import park, relieve
 from edgesdk.artifacts import Layer, Model, Warn
 from edgesdk.errors import UnsupportedError
 from edgesdk.runtimes import _ts_ops, _ts_save
@@ -51,7 +52,9 @@ def lower(model: Model, config: LowerConfig) -> Lite:
             "no_torchscript_from_onnx", "An ONNX file can't become TorchScript Lite.",
             why="There is no PyTorch graph to write.", fix="Use --runtime onnx, or package the PyTorch model.",
         )  # fmt: skip
-    return Lite(_ts_save.save(module, config.bytecode), said)
+    data = _ts_save.archive(module, config.bytecode)
+    del module  # its weights are in the archive
+    return Lite(_ts_save.repack(data, config.bytecode), said)
 
 
 def _quantized(model: Model, config: LowerConfig) -> Lite:
@@ -60,10 +63,12 @@ def _quantized(model: Model, config: LowerConfig) -> Lite:
 
     program = quantizable(model, config.quantization)
     made = _fx.quantize(replace(model, program=program), config)
+    relieve()  # of the float graph, which is a cycle
     with _fx.engine():  # packed weights are unpacked when they are saved
         built = _ts_build.build(made.work)
         _tidy(built.module._get_method("forward").graph, fold=config.rung == "full")
-        return Lite(_ts_save.save(built.module, config.bytecode), made.warnings, made.layers)
+        data = _ts_save.archive(built.module, config.bytecode)
+    return Lite(_ts_save.repack(data, config.bytecode), made.warnings, made.layers)
 
 
 def quantizable(model: Model, scheme: str) -> ExportedProgram:
@@ -94,6 +99,7 @@ def _from_program(program: ExportedProgram, config: LowerConfig) -> tuple[Any, t
     built = _ts_build.build(without_newer(program))
     graph = built.module._get_method("forward").graph
     _tidy(graph, fold=config.rung == "full")
+    park(program.state_dict.values())  # batch norms are folded into other weights now
     if config.quantization == "fp16":
         return built.module, (_shrink(graph, exactly=False),)
     if built.widened:

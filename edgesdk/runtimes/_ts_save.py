@@ -39,11 +39,8 @@ class Bytecode:
     stateful: bool
 
 
-def save(module: Any, bytecode: int | None) -> bytes:
-    """Save a script module (``torch._C.ScriptModule``) for the Lite interpreter.
-
-    Two calls give equal bytes: the archive is always called ``archive`` and debug information, which holds paths of
-    this machine, is left out.
+def archive(module: Any, bytecode: int | None) -> bytes:
+    """Save a script module (``torch._C.ScriptModule``) for the Lite interpreter; to be rewritten by :func:`repack`.
 
     Raises:
         UsageError: there is no such bytecode version.
@@ -65,7 +62,7 @@ def save(module: Any, bytecode: int | None) -> bytes:
             data = backport(data, wanted)
     except RuntimeError as exc:
         raise _cant_save(exc, wanted) from exc
-    return repack(data, wanted)
+    return data
 
 
 def _cant_save(exc: RuntimeError, wanted: int) -> UnsupportedError:
@@ -78,8 +75,13 @@ def _cant_save(exc: RuntimeError, wanted: int) -> UnsupportedError:
     )  # fmt: skip
 
 
-def repack(data: bytes, bytecode: int) -> bytes:
-    """Rewrite the archive without debug information, with aligned records and one date."""
+def repack(data: bytes, bytecode: int | None) -> bytes:
+    """Rewrite the archive without debug information, with aligned records and one date.
+
+    Two archives of one module give equal bytes: it is always called ``archive``, and debug information holds paths of this
+    machine.
+    """
+    wanted = DEFAULT_BYTECODE if bytecode is None else bytecode
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as target:
         for name in source.namelist():
@@ -87,7 +89,7 @@ def repack(data: bytes, bytecode: int) -> bytes:
             if inner.endswith(".debug_pkl") or inner == ".data/serialization_id":
                 continue
             content = source.read(name)
-            if inner in ("version", ".data/version") and bytecode < DEFAULT_BYTECODE:
+            if inner in ("version", ".data/version") and wanted < DEFAULT_BYTECODE:
                 content = _OLD_ARCHIVE_VERSION
             target.writestr(_entry(_PREFIX + inner, out.tell()), content)
     return out.getvalue()

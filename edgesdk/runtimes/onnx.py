@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from edgesdk._memory import park, relieve
 from edgesdk.artifacts import Layer, LayerError, Lowered, Model, Signature, Warn
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
@@ -128,6 +129,8 @@ def _float_graph(model: Model, config: LowerConfig, *, sizes: bool) -> tuple[ir.
         _onnx_source.prepare(graph, model, config.opset, model.onnx, sizes=sizes)
     elif model.program is not None:
         graph = export(model, model.program, opset, quick=config.rung == "full")
+        park(model.program.state_dict.values())  # unless the quick way did
+        relieve()
         _onnx_write.strip(graph)
     else:
         raise model.no_program or _nothing()
@@ -172,6 +175,7 @@ def _check_loads(made: Lowered, model: Model, config: LowerConfig) -> Lowered:
     from edgesdk.runtimes._onnx_run import open_session, options
 
     own = model.onnx is not None
+    relieve()
     try:
         open_session(made.path, options(optimize=own))
     except EdgeError:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from edgesdk._memory import relieve
 from edgesdk.artifacts import LayerError, Lowered, Model, Signature, Warn
 from edgesdk.errors import EdgeError, InputError, UnsupportedError
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
@@ -63,6 +64,8 @@ class TorchScriptRuntime(EdgeRuntime):
 
         lite = _ts_lower.lower(model, config)
         _ts_save.write(lite.data, out)
+        lite = replace(lite, data=b"")
+        relieve()  # before the file is loaded
         try:
             found = _ts_save.read_bytecode(out)
             _ts_ops.check(found.operators)

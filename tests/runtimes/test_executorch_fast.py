@@ -41,6 +41,16 @@ def test_the_file_equals_upstreams_to_the_byte(name: str) -> None:
     assert quick == plain
 
 
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in sorted(NETS)])
+def test_the_compiler_leaves_the_weights_that_it_shares_as_they_are(name: str) -> None:
+    net, inputs = NETS[name]
+    before = {key: value.clone() for key, value in net.state_dict().items()}
+    with _et_fast.fast():
+        upstream(net, inputs)
+    after = net.state_dict()
+    assert all(torch.equal(after[key], value) for key, value in before.items())
+
+
 @pytest.mark.slow
 def test_lowering_twice_gives_equal_bytes() -> None:
     net, inputs = NETS["depthwise"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgesdk._memory import park
 from edgesdk.artifacts import Layer, Model, Warn
 from edgesdk.errors import InputError, UnsupportedError
 from edgesdk.quantize import _already, find
@@ -137,7 +138,9 @@ def prepare(model: Model, config: LowerConfig) -> Prepared:
         raise no_samples(scheme.name)
     if scheme.labelled:
         model = tuned(model, config)
-    work = normalize(model.program)  # type: ignore[arg-type]
+    program = model.program  # of the tuned model, where there is one
+    work = normalize(program)
+    park(program.state_dict.values())  # batch norms are folded into other weights now
     return Prepared(model, scheme, work, feeds, _static.observe(work, model.signature, feeds))
 
 

@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from edgesdk._memory import relieve
 from edgesdk.artifacts import Layer, LayerError
+from edgesdk.quantize._onnx._prepare import let_go
 from edgesdk.quantize._onnx._result import Quantized
 from edgesdk.runtimes._onnx_quant import Probe
 
@@ -73,7 +75,11 @@ def layer_errors(
     whole = make(keep)
     rows = {layer.name: layer for layer in whole.layers if layer.precision != "float32"}
     watched = {name: place for name, place in whole.places.items() if name in rows}
-    noise = _along(graph, whole.graph, watched, samples(count))
+    pairs = _pairs(graph, whole.graph, watched)
+    last = not with_alone and all(name in watched and watched[name][0] in pairs for name in rows)
+    noise = _along(
+        _opened(graph, pairs, last), _opened(whole.graph, pairs.values(), last), pairs, samples(count), watched
+    )
     order = sorted(rows, key=lambda name: (_rank(noise.get(name)), name))
     chosen = order[:_ALONE] if with_alone else [name for name in order if name not in noise]  # inside a branch
     alone = _alone(graph, make, whole, chosen, samples(min(count, _ALONE_SAMPLES))) if chosen else {}
@@ -90,15 +96,32 @@ def _rank(snr: float | None) -> float:
     return math.inf if snr is None else snr
 
 
-def _along(
-    before: ir.Model, after: ir.Model, places: Mapping[str, tuple[str, str]], samples: Iterable[Sample]
-) -> dict[str, float | None]:
-    """Decibels at the output of each layer."""
+def _opened(graph: ir.Model, names: Iterable[str], last: bool) -> Probe:
+    """The graph ready to run; its weights are in the probe's file, and not needed here when this is their ``last`` use."""
+    probe = Probe(graph, list(names))
+    if last:
+        let_go(graph)
+        relieve()
+    return probe
+
+
+def _pairs(before: ir.Model, after: ir.Model, places: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Outputs of layers in both graphs, outside of branches."""
     inner = {str(v.name) for node in before.graph for v in node.outputs}
     known = {str(v.name) for node in after.graph for v in node.outputs}
-    pairs = {a: b for a, b in places.values() if a in inner and b in known}
+    return {a: b for a, b in places.values() if a in inner and b in known}
+
+
+def _along(
+    before: Probe,
+    after: Probe,
+    pairs: Mapping[str, str],
+    samples: Iterable[Sample],
+    places: Mapping[str, tuple[str, str]],
+) -> dict[str, float | None]:
+    """Decibels at the output of each layer."""
     ratios = {a: _Ratio() for a in pairs}
-    with Probe(before, list(pairs)) as one, Probe(after, list(pairs.values())) as two:
+    with before as one, after as two:
         for sample in samples:
             for (name, wanted), (_, found) in zip(one.run(sample.feed), two.run(sample.feed), strict=True):
                 ratios[name].add(wanted, found)

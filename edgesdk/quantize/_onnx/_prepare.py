@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgesdk._memory import park
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.quantize._onnx import _edit, _names
 from edgesdk.quantize._onnx._layers import attribute, is_weight
@@ -41,13 +42,14 @@ def prepare(graph: ir.Model, path: Path, program: ExportedProgram | None) -> ir.
     LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0)(graph)  # a weight can be 1 × 1
     if program is not None:
         _names.restore(graph, program)
+        park(program.state_dict.values())  # that was their last use
     made = _onnx_quant.optimise(graph)
     if made is not graph:
         _share_weights(made)
         if _all_bytes(made) > _GROWTH * _all_bytes(graph) + 2**16:  # constants that were computed can be large
             made = graph
         else:
-            _let_go(graph)
+            let_go(graph)
     _fold_scalings(made)
     _gather_hard_swish(made)
     _names.complete(made)
@@ -55,7 +57,7 @@ def prepare(graph: ir.Model, path: Path, program: ExportedProgram | None) -> ir.
     return made
 
 
-def _let_go(model: ir.Model) -> None:
+def let_go(model: ir.Model) -> None:
     """Free the weights of a graph whose successor has its own."""
     for graph in graphs(model):
         for value in graph.initializers.values():
@@ -127,10 +129,15 @@ def file_bytes(model: ir.Model) -> int:
 
 
 def copy(model: ir.Model) -> ir.Model:
-    """A graph that can be edited apart from the first."""
+    """A graph that can be edited apart from the first; both hold the same large weights."""
     import onnx_ir as ir
 
-    made: ir.Model = ir.from_proto(ir.to_proto(model))
+    from edgesdk.runtimes._onnx_stream import split
+
+    proto, large = split(model)
+    made: ir.Model = ir.from_proto(proto)
+    for name, tensor in large.items():
+        made.graph.initializers[name].const_value = tensor
     return made
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from edgesdk._memory import park
 from edgesdk.artifacts import Layer, Model, Warn
 from edgesdk.errors import UnsupportedError
 from edgesdk.quantize import _already
@@ -178,6 +179,7 @@ def _calibrated(model: Model, config: LowerConfig, wishes: Wishes) -> tuple[Grap
     prepared: Any = prepare_pt2e(module, chosen)
     if not any(site.weight is not None for site in record.quantized):
         raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize weight-int8 or dynamic-int8")
+    park(program.state_dict.values())  # batch norms are fused into other weights now
     calibrate.observe(prepared, model, calibrate.opened(config.calibration).first(scheme.samples))
     return prepared, record
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from edgesdk.artifacts import LayerError, Model
 from edgesdk.quantize._pt2e import _graph as graphs
 from edgesdk.quantize._pt2e._fold import is_quantize
-from edgesdk.quantize._pt2e._sites import Site
+from edgesdk.quantize._pt2e._sites import Site, constants
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
@@ -137,7 +137,7 @@ class _Plan:
     def __init__(self, module: GraphModule, weights: Mapping[str, Any]) -> None:
         from edgesdk.runtimes import _ts_alias
 
-        self.nodes = list(module.graph.nodes)
+        self.nodes = _when_needed(module)
         self.by_name = {node.name: node for node in self.nodes}
         self._done_after = _last_readers(self.nodes)
         self.writes = bool(_ts_alias.mutated(module.graph))
@@ -148,6 +148,7 @@ class _Plan:
                 if _is_weight(source):
                     self._weights[source] = value
         self._state = {name: graphs.attribute(module, name).clone() for name in graphs.written_buffers(module)}
+        self._centred = {node for node in self.nodes if _is_centred(module, node)}
 
     def knows(self, site: Site) -> bool:
         return site.last.name in self.by_name
@@ -222,6 +223,8 @@ class _Plan:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
         if node.op == "output":
             return args[0]
+        if node in self._centred:
+            args = (*args[:2], None, *args[3:])
         target: Any = node.target
         return target(*args, **kwargs) if node.op == "call_function" else self._module.get_submodule(target)(*args)
 
@@ -232,6 +235,25 @@ class _Plan:
         steps: Any = torch.fx.node.map_arg((first.args[1:], node.args[1:]), lambda n: values[n])
         whole = first.target(values[first], *steps[0])
         return node.target(whole, *steps[1])
+
+
+def _when_needed(module: GraphModule) -> list[Node]:
+    """The nodes in an order of running, constants just before the first that reads them.
+
+    In the graph they come first: a run would hold all weights dequantized.
+    """
+    fixed, ordered = constants(module), dict[Any, None]()
+
+    def place(node: Node) -> None:
+        for source in node.all_input_nodes:
+            if source in fixed and source not in ordered:
+                place(source)
+        ordered[node] = None
+
+    for node in module.graph.nodes:
+        if node not in fixed:
+            place(node)
+    return list(ordered)
 
 
 def _last_readers(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
@@ -256,6 +278,14 @@ def _is_dequantize(node: Any) -> bool:
 def _is_pair(node: Any) -> bool:
     """The second node of a quantization of an activation."""
     return _is_dequantize(node) and is_quantize(node.args[0])
+
+
+def _is_centred(module: GraphModule, node: Any) -> bool:
+    """A weight with scales for each channel and zero points of 0, with which PyTorch computes in 64 bits."""
+    if not _name(node).startswith("quantized_decomposed.dequantize_per_channel.") or not _is_weight(node):
+        return False
+    zero = node.args[2]
+    return getattr(zero, "op", "") == "get_attr" and not graphs.attribute(module, str(zero.target)).any()
 
 
 def _is_weight(node: Any) -> bool:
