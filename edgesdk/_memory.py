@@ -69,10 +69,11 @@ def _returned_from(size: int) -> None:
     native = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if native is not None:
         native(_MMAP_THRESHOLD, size)
+        native(_TRIM_THRESHOLD, 2 * size)  # in the proportion that glibc keeps by itself
 
 
-_MMAP_THRESHOLD = -3
-"""``M_MMAP_THRESHOLD`` of glibc's malloc.h."""
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""``M_TRIM_THRESHOLD`` and ``M_MMAP_THRESHOLD`` of glibc's malloc.h."""
 
 
 def relieve() -> None:
