@@ -105,7 +105,8 @@ class Race:
     """Latency of a quantized file and of its float twin, measured in turns on one machine.
 
     Attributes:
-        ratio: quantized / float, of the medians; below 1 is faster.
+        ratio: quantized / float, the median over pairs of neighbouring blocks of calls; below 1 is faster. What else runs on the
+            machine meets both of a pair, so it may differ from the quotient of the two medians.
         low, high: 95 % bootstrap interval of the ratio.
         float_p50, p50, p90: in milliseconds.
         where: e.g. ``x86_64 host, 1 thread``; never a device unless it was one.

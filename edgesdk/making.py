@@ -190,8 +190,23 @@ def _warnings(builder: Builder, imported: Imported, variants: Sequence[Variant])
     samples = builder.samples.warnings if builder.samples else ()
     found = [w.to_json() for w in dict.fromkeys((*imported.warnings, *samples))]
     found += _about_files(variants)
+    found += [w.to_json() for w in _never_taken(variants)]
     if all(v.lowered.quantization == "none" for v in variants) and not builder.samples:
         found.append(_int8_hint(imported).to_json())
+    return found
+
+
+def _never_taken(variants: Sequence[Variant]) -> list[Warn]:
+    """Files that stand behind one that runs wherever they do: an app takes the first that its device can run."""
+    found: list[Warn] = []
+    first: dict[tuple[str, str | None], Variant] = {}
+    for v in variants:
+        other = first.setdefault((v.lowered.runtime, v.lowered.backend), v)
+        if other is not v:
+            found.append(Warn(
+                "never_first", f"{v.lowered.id} stands behind {other.lowered.id}, which runs wherever it does: apps take it by its name "
+                "only. Name the scheme that apps shall take first (--quantize), or make one of the two.",
+            ))  # fmt: skip
     return found
 
 

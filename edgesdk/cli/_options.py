@@ -149,8 +149,8 @@ Metric = Annotated[
     typer.Option(
         "--metric",
         metavar="NAME",
-        help="top1, top5, mean_iou, mae, mse or file.py:function, called with (outputs by name, label). Default: what the labels "
-        "call for.",
+        help="top1, top5, mean_iou, mae, mse or file.py:NAME: a function of (outputs by name, label), called for each sample "
+        "and averaged, or a class with update(outputs, label) and compute(). Default: what the labels call for.",
         rich_help_panel="Data",
     ),
 ]

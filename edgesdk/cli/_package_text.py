@@ -53,7 +53,7 @@ def _parts(document: Document) -> str:
     return f": {', '.join(told)}" if told else ""
 
 
-_NOTES = frozenset({"int8_hint", "auto_choice", "layers_restored", "qat_stages"})
+_NOTES = frozenset({"int8_hint", "auto_choice", "layers_restored", "never_first", "qat_stages"})
 
 
 def _warnings(console: Console, document: Document) -> None:

@@ -64,11 +64,14 @@ def _show(console: Console, bundle: Path, document: Mapping[str, Any]) -> None:
 
     verdict = "ok" if document["ok"] else "NOT OK"
     console.print(f"{bundle}: {verdict}", style="bold green" if document["ok"] else "bold red", markup=False)
-    console.print(f"  signature  {_SIGNATURES.get(document['signature'], document['signature'])}", markup=False)
+    state = "absent" if "it is not signed" in str(document.get("why")) else document["signature"]
+    console.print(f"  signature  {_SIGNATURES.get(state, state)}", markup=False)
     if document.get("why"):
         console.print(f"  why        {document['why']}", markup=False)
     if document["ok"] and not any(v["ran"] for v in document["variants"]):
         console.print("  note       hashes and layout are right; no variant can be run on this machine", markup=False)
+    if not document["variants"]:
+        return
     console.print()
     console.print(
         table(("variant", "ran", "max error", "SNR", ""), [_row(v) for v in document["variants"]], right=(2, 3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,12 @@ def cell_file(path: Path, spec: TensorSpec, facts: ModelFacts, where: str) -> np
     try:
         kind = sniff(path)
     except FileNotFoundError as exc:
+        if re.fullmatch(r"[-+.\deE\s,;]+", path.name):
+            raise InputError(
+                "bad_cell", f"{where} holds {path.name[:40]!r} for the input '{spec.name}', which is neither a number nor a list.",
+                why="A cell with several numbers is read as a list only in brackets.",
+                fix=f"Write it as [1, 2, 3] (in double quotes in a .csv), or one number a column: {spec.name}_0, {spec.name}_1, ….",
+            ) from exc  # fmt: skip
         raise InputError(
             "missing_file", f"{path} doesn't exist.", why=f"{where} names it for the input '{spec.name}'.",
             fix="Paths are relative to the folder of the table or program that names them; correct them.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -176,11 +177,15 @@ def pinned(faults: Sequence[Fault], seen: Sequence[tuple[str, str | None, str | 
     place = f" because of {line}" if line else ""
     place += f" in {layer}" if layer and not layer.endswith("''") else ""
     why = "A reshape with constant sizes, a stored size or a test of the size in forward() pins it."
-    if any(word and word.split(" ")[0] in ("LSTM", "GRU", "RNN") for word in (layer, line)):
+    takes, fix = f"the model takes only {fault.got}", None
+    if any(word and re.search(r"\b(lstm|gru|rnn)\b", word, re.IGNORECASE) for word in (layer, line)):
         why = "torch unrolls a recurrent layer over its time steps, so their number is fixed in the graph."
+        takes = "the number of steps is fixed"  # at whatever the export tried, which the user never wrote
+        fix = "Give that dimension one size in --input and pad shorter inputs to it; attention and convolutions take any length."
     return dimension_refused(
-        f"'{name}' can't have {fault.asked} as dimension {i}: the model takes only {fault.got}{place}.",
+        f"'{name}' can't have {fault.asked} as dimension {i}: {takes}{place}.",
         why,
+        fix=fix,
         details={
             "input": name,
             "dimension": i,
@@ -192,12 +197,15 @@ def pinned(faults: Sequence[Fault], seen: Sequence[tuple[str, str | None, str | 
     )
 
 
-def dimension_refused(message: str, why: str, details: Mapping[str, Any] | None = None) -> UnsupportedError:
+def dimension_refused(
+    message: str, why: str, details: Mapping[str, Any] | None = None, fix: str | None = None
+) -> UnsupportedError:
     return UnsupportedError(
         "dimension_not_dynamic",
         message,
         why=why,
-        fix="Use x.shape or -1 there instead of a number, give dimensions that belong together one range, "
+        fix=fix
+        or "Use x.shape or -1 there instead of a number, give dimensions that belong together one range, "
         "or ask for a fixed size in --input.",
         details=details,
     )

@@ -32,7 +32,7 @@ from edgesdk.importing._dynamic import (
 )  # fmt: skip
 from edgesdk.importing._flat import flat_module, flat_program, only_tensors
 from edgesdk.importing._inference_form import to_inference
-from edgesdk.importing._inputs import Call, dtype_name, example, match_inputs, sizes_of
+from edgesdk.importing._inputs import Call, dtype_name, example, hinted_by_picture, match_inputs, sizes_of
 from edgesdk.importing._int_ranges import int_ranges
 from edgesdk.importing._names import name_outputs, unique
 from edgesdk.importing._prepare import prepare
@@ -107,6 +107,8 @@ def _exported(
     module: nn.Module, located: Located, options: ImportOptions, hint: ModelHint, warnings: list[Warn], held: Held
 ) -> Model:
     asked, said = (_as_widened(specs, warnings) for specs in (options.inputs, hint.inputs))
+    if not asked and not said:
+        said = hinted_by_picture(module, options.image)
     trial = _tried(module, match_inputs(module, asked, said), held)
     names, dropped = _outputs_of(trial.found)
     warnings += dropped

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from edgesdk.artifacts import TensorSpec
 from edgesdk.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +27,15 @@ def propose_inputs(module: nn.Module, names: Sequence[str]) -> InputError:
         fix=f"Try {options}{layer}; a range such as 1..8 makes a dimension dynamic.",
         details={"inputs": list(known), "guess": guess},
     )
+
+
+def picture_input(module: nn.Module, names: Sequence[str], sides: tuple[int, int] | None) -> tuple[TensorSpec, ...]:
+    """The input of a network that begins with a convolution over pictures whose height and width ``--image`` told."""
+    found = _first(module)
+    if sides is None or len(names) != 1 or found is None or not found[0].startswith("Conv2d "):
+        return ()
+    channels = int(found[1].split(",")[1])
+    return (TensorSpec(names[0], "float32", (1, channels, *sides)),)
 
 
 def _by_name(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Dim, TensorSpec
 from edgesdk.errors import InputError, UsageError, nearest
-from edgesdk.importing._guess import propose_inputs
+from edgesdk.importing._guess import picture_input, propose_inputs
 
 if TYPE_CHECKING:
     import torch
@@ -67,6 +67,11 @@ def match_inputs(module: nn.Module, asked: Sequence[TensorSpec], hinted: Sequenc
             spec, or nothing is known about shapes (the fix then proposes the likeliest ``--input``).
     """
     return match_parameters(module, forward_parameters(module), asked, hinted)
+
+
+def hinted_by_picture(module: nn.Module, sides: tuple[int, int] | None) -> tuple[TensorSpec, ...]:
+    """The only input, where ``--image`` tells its size; empty where it can't."""
+    return picture_input(module, _required(forward_parameters(module)) or ["input"], sides)
 
 
 def match_parameters(

@@ -32,6 +32,21 @@ def sounds_like_an_error(name: str) -> bool:
     return any(word.lower() in _ERRORS for word in words)
 
 
+_OF_ALL = frozenset({
+    "f1", "fbeta", "auc", "auroc", "roc", "ap", "map", "precision", "recall", "r2", "kappa", "mcc", "corr", "correlation", "pearson",
+    "spearman", "macro", "micro",
+})  # fmt: skip
+"""Words of names whose values come from a whole data set: an average over samples is another number."""
+
+
+def _of_all(shown: str, member: str) -> InputError:
+    return InputError(
+        "metric_of_all", f"--metric {shown} is a function, and is called for one sample at a time; '{member}' is a figure of all.",
+        why="Averages of F1, AUC or R² over single samples are other numbers, and the gate would hold the file to them.",
+        fix=f"Make it a class with update(outputs, label) and compute() -> float. If an average is meant: {member}.per_sample = True",
+    )  # fmt: skip
+
+
 def _which_way(shown: str, member: str) -> InputError:
     return InputError(
         "metric_direction", f"--metric {shown}: is a higher value better, or a lower one?",
@@ -66,6 +81,9 @@ class UserMetric(Metric):
         self.higher_is_better = bool(getattr(made, "higher_is_better", True))  # type: ignore[misc]
         self.unit = "points" if getattr(made, "points", False) else "own"  # type: ignore[misc]
         self.reset()
+        words = re.findall(r"[a-z]+\d*", member.rpartition(".")[2].lower())
+        if self._object is None and not getattr(made, "per_sample", False) and _OF_ALL.intersection(words):
+            raise _of_all(self._shown, member)
 
     def reset(self) -> None:
         super().reset()

@@ -117,6 +117,8 @@ def view(document: Document) -> PackageView:
     original = found.get("original_bytes")
     variants = tuple(_variant(v, original) for v in found.get("variants") or ())
     tone, verdict = _verdict(variants)
+    if tone == "good" and any(w.get("code") == "original_guesses" for w in found.get("warnings") or ()):
+        tone, verdict = "warn", "It runs, but the data say nothing about its accuracy"
     signature: Mapping[str, Any] = found.get("signature") or {}
     timings: Mapping[str, float] = found.get("timings_s") or {}
     labels = found.get("labels")
@@ -341,7 +343,7 @@ def _tiles(found: Document, variants: Sequence[VariantView], original: int | Non
         tiles.append(Fact("Size", least.size, _of(was, "the smallest", least, variants)))
     ran = [v for v in variants if v.ran and v.outputs]
     if ran:
-        worst = min(ran, key=_merit)
+        worst = min(ran, key=lambda v: 1e9 if v.snr_db is None else v.snr_db)
         value = "exact" if worst.snr_db is None else _words.decibels(worst.snr_db)
         tiles.append(Fact("Fidelity", value, _of(worst.head, "the weakest", worst, variants)))
     scores = [(_judged.score(_judged.evaluation(given)), v) for given, v in _pairs(found, variants)]

@@ -234,6 +234,7 @@ def test_csv_with_feature_names_lists_and_paths(tmp_path: Path) -> None:
         ("p,class\n[1;2],0\n", "label_misnamed", "'class' looks like it"),
         ("a,b\n1,2\n", "missing_input", "no column for the model's input 'x', which takes 3 values; the file has 2 columns."),
         ("a,b,label\n1,2,0\n", "missing_input", "3 values; the file has 2 columns beside 'label'"),
+        ("x\n1 2 3\n", "bad_cell", "neither a number nor a list"),
         ("x_0,x_0,x_1\n1,2,3\n", "duplicate_column", "x_0"),
         ("x_0,x_1,x_2\n", "no_samples", "holds no samples"),
         ("x_0,x_1,x_2\n1,2,http://a/b.png\n", "bad_cell", "column 'x_2'"),

@@ -187,6 +187,10 @@ def fails(outputs, label):
     return outputs["wrong"]
 
 def words(outputs, label): return "good"
+def macro_f1(outputs, label): return 1.0
+def mean_f1(outputs, label): return 1.0
+mean_f1.per_sample = True
+class F1(Share): pass
 def nan(outputs, label): return float("nan")
 number = 7
 """
@@ -215,6 +219,14 @@ def test_an_object_with_update_and_compute(file: Path, member: str) -> None:
     other.update({"y": np.asarray([[1.0]])}, np.zeros(1))
     assert (metric.value(), other.value()) == (50, 100) and metric.higher_is_better
     assert metric.name == member and metric.drop(91, 90) == 1
+
+
+def test_a_figure_of_all_samples_is_not_averaged_over_single_ones(file: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        find(f"{file}:macro_f1", VALUE)
+    assert caught.value.code == "metric_of_all" and "compute()" in caught.value.fix
+    for member in ("mean_f1", "F1"):
+        find(f"{file}:{member}", VALUE)
 
 
 def test_an_object_that_is_called(file: Path) -> None:

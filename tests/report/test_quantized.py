@@ -275,6 +275,12 @@ def test_each_figure_of_the_head_says_whose_it_is_when_there_are_several_files()
     assert "the smallest: " not in page({**found, "variants": found["variants"][:1]}).text
 
 
+def test_an_original_that_guesses_is_no_reason_to_ship() -> None:
+    found = {**document(), "warnings": [{"code": "original_guesses", "message": "the original itself has top1 20.00"}]}
+    text = page(found).text
+    assert "Ready to ship" not in text and "say nothing about its accuracy" in text
+
+
 def test_what_the_guard_mended_is_a_note_and_no_warning() -> None:
     said = package(quantized(), warnings=[{"code": c, "message": "m"} for c in ("layers_restored", "float_islands")])
     made = report.render(said, "html")
