@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,6 +50,12 @@ class Options(Common):
     sign: Annotated[
         Path | None, typer.Option("--sign", metavar="KEY", help="Sign the bundle.", rich_help_panel="Output")
     ] = None
+    image: opt.Image = None
+    resize: opt.Resize = None
+    mean: opt.Mean = None
+    std: opt.Std = None
+    interpolation: opt.Interpolation = None
+    labels: opt.Labels = None
     inputs: opt.Inputs = None
     arch: opt.Arch = None
     trust_pickle: opt.TrustPickle = False
@@ -60,8 +66,9 @@ def run(options: Options, out: Output) -> int:
     from edgesdk.cli import _package_text as text
     from edgesdk.recipe import resolve
 
-    names = ("output", "force", "name", "version", "license", "sign", "inputs", "arch", "trust_pickle")
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not False}
+    ours = {"json", "quiet", "verbose", "files", "against", "targets"}
+    given = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in ours}
+    given = {name: value for name, value in given.items() if value is not False}
     configs = resolve({**given, "model": options.against, "targets": options.targets or ["linux"]})
     with out.working() as progress:
         packages = [api.bundle(options.files, config, progress) for config in configs]

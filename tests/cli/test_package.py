@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from edgesdk.bundle import EdgeBundle
 from edgesdk.cli import _package_text as text
 
 from .conftest import Ran, environment
@@ -121,8 +122,12 @@ def test_one_file_then_a_bundle_of_it(home: Path) -> None:
     lowered = run(home, "lower", "digits.pt2", "--runtime", "onnx", "-o", "d.onnx", "--json")
     assert lowered.code == 0, lowered.err
     assert (lowered.document["schema"], lowered.document["variant"]["verified"]) == ("edgesdk.lower/1", True)
-    bundled = run(home, "bundle", "d.onnx", "--against", "digits.pt2", "-o", "bundled", "--json")
+    (home / "names.txt").write_text("\n".join(f"digit {i}" for i in range(10)))
+    bundled = run(home, "bundle", "d.onnx", "--against", "digits.pt2", "--labels", "names.txt", "-o", "bundled", "--json")
     assert bundled.code == 0, bundled.err
+    assert run(home, "verify", "bundled/digits.edge").code == 0
+    with EdgeBundle.open(home / "bundled/digits.edge") as made:
+        assert made.manifest.labels == tuple(f"digit {i}" for i in range(10))
     assert [v["id"] for v in bundled.document["variants"]] == ["onnx-none"]
     report = run(home, "report", "out", "bundled/digits.edge", "-o", "both.html")
     assert (report.code, report.out.strip()) == (0, "both.html")
