@@ -118,12 +118,14 @@ def test_verify_says_yes_and_no(home: Path, package: Ran) -> None:
 
 
 @pytest.mark.slow
-def test_one_file_then_a_bundle_of_it(home: Path) -> None:
+def test_one_file_then_a_bundle_of_it(home: Path, package: Ran) -> None:
     lowered = run(home, "lower", "digits.pt2", "--runtime", "onnx", "-o", "d.onnx", "--json")
     assert lowered.code == 0, lowered.err
     assert (lowered.document["schema"], lowered.document["variant"]["verified"]) == ("edgesdk.lower/1", True)
     (home / "names.txt").write_text("\n".join(f"digit {i}" for i in range(10)))
-    bundled = run(home, "bundle", "d.onnx", "--against", "digits.pt2", "--labels", "names.txt", "-o", "bundled", "--json")
+    bundled = run(
+        home, "bundle", "d.onnx", "--against", "digits.pt2", "--labels", "names.txt", "-o", "bundled", "--json"
+    )
     assert bundled.code == 0, bundled.err
     assert run(home, "verify", "bundled/digits.edge").code == 0
     with EdgeBundle.open(home / "bundled/digits.edge") as made:
