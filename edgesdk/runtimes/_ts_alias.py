@@ -39,13 +39,13 @@ def aliases(node: torch.fx.Node) -> set[torch.fx.Node]:
 
 def mutated(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     """The placeholders and attributes that in-place operators write to."""
-    found: set[torch.fx.Node] = set()
-    for node in graph.nodes:
-        for argument, value in _arguments(node):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                for written in _nodes(value):
-                    found |= aliases(written)
-    return found
+    return {source for node in graph.nodes for value in written(node) for source in aliases(value)}
+
+
+def written(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The arguments that an operator writes to."""
+    places = [(a, value) for a, value in _arguments(node) if a.alias_info is not None and a.alias_info.is_write]
+    return [found for _, value in places for found in _nodes(value)]
 
 
 def _sources(node: torch.fx.Node) -> list[torch.fx.Node]:

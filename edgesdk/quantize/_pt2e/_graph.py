@@ -46,7 +46,7 @@ def module_of(program: ExportedProgram) -> GraphModule:
 
     Weights are shared with the program, what it writes to is copied: a run leaves the program as it was.
     """
-    module: Any = program.module(check_guards=False)
+    module: Any = _without_inner_writes(program).module(check_guards=False)
     for name in written_buffers(module):
         owner, _, leaf = name.rpartition(".")
         setattr(module.get_submodule(owner), leaf, getattr(module.get_submodule(owner), leaf).clone())
@@ -56,6 +56,26 @@ def module_of(program: ExportedProgram) -> GraphModule:
         module.__dict__.pop(name, None)
     found: GraphModule = module
     return found
+
+
+def _without_inner_writes(program: ExportedProgram) -> ExportedProgram:
+    """The program in functional form when it writes into values of its own that somebody else reads, such as ``y[:, :8] += 1``.
+
+    Each reader of a quantized value gets a copy of its own, and a write into one of them would be lost.
+    """
+    if not any(_writes_into_a_value(node) for node in program.graph.nodes):
+        return program
+    with quiet():
+        found: ExportedProgram = program.run_decompositions({})
+        return found
+
+
+def _writes_into_a_value(node: Node) -> bool:
+    if node.op != "call_function":
+        return False
+    written = [source for source in _ts_alias.written(node) if not _ts_alias.aliases(source)]
+    pure = str(getattr(node.target, "__name__", "")) in (*_PURE, "relu6_.default") and _is_owned(node)
+    return bool(written) and not pure
 
 
 def written_buffers(module: GraphModule) -> list[str]:

@@ -20,7 +20,10 @@ _LARGE = 0.1
 def layers_of(
     sites: Iterable[Site], quantized: Iterable[Site], why: Mapping[str, str], precisions: Mapping[str, str]
 ) -> tuple[Layer, ...]:
-    """One entry for each name, in the order of the graph; a weight that several operators read is listed once."""
+    """One entry for each name, in the order of the graph; a weight that several operators read is listed once.
+
+    It is listed as quantized when any of them is: a tied table of words is restored through its linear layer.
+    """
     done = {site.node for site in quantized}
     found: dict[str, Layer] = {}
     for site in sites:
@@ -30,7 +33,9 @@ def layers_of(
             layer = Layer(site.name, site.op, "float32", site.bytes, why[site.name])
         else:
             continue
-        found.setdefault(site.name, layer)
+        listed = found.setdefault(site.name, layer)
+        if listed.precision == "float32":
+            found[site.name] = layer
     return tuple(found.values())
 
 

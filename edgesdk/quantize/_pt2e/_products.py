@@ -46,10 +46,15 @@ class _Rewriter:
         found = [product for node in self._module.graph.nodes if (product := self._product(node))]
         done: dict[Node, Node] = {}
         for product in found:
-            with self._module.graph.inserting_before(product.last):
+            graph = self._module.graph
+            with graph.inserting_before(
+                product.node
+            ):  # not later: a write to the source may stand before the bias is added
                 weight = product.matrix if product.turned else self._weight(product.matrix, found)
-                args = (done.get(product.source, product.source), weight, *((product.bias,) if product.bias else ()))
-                linear = self._module.graph.call_function(torch.ops.aten.linear.default, args)
+                bias = (graph.get_attr(str(product.bias.target)),) if product.bias else ()
+                linear = graph.call_function(
+                    torch.ops.aten.linear.default, (done.get(product.source, product.source), weight, *bias)
+                )
             linear.meta = dict(product.last.meta)
             product.last.replace_all_uses_with(linear)
             done[product.last] = linear
@@ -62,7 +67,7 @@ class _Rewriter:
         if node.kwargs or kind not in ("matmul.default", "mm.default", "addmm.default"):
             return None
         bias, source, matrix = node.args[:3] if kind == "addmm.default" else (None, *node.args[:2])
-        turned = _kind(matrix) in ("t.default", "transpose.int")
+        turned = _is_transpose(matrix)
         read: Any = matrix.args[0] if turned else matrix  # type: ignore[union-attr]
         held = self._held(read)
         if held is None or held.dim() != 2 or not self._is_input(source):
@@ -118,8 +123,15 @@ class _Rewriter:
             same = [node for node in self._module.graph.find_nodes(op="get_attr") if node.target == target]
             ours = {p.node for p in found if not p.turned}
             alone = all(user in ours for node in same for user in node.users)
-            self._turned[target] = self._store(target, target if alone else f"{target}_turned")
+            self._turned[target] = self._store(target, target if alone else self._free(f"{target}_turned"))
         return self._module.graph.get_attr(self._turned[target])
+
+    def _free(self, name: str) -> str:
+        owner, _, leaf = name.rpartition(".")
+        place = self._module.get_submodule(owner)
+        while hasattr(place, leaf):
+            leaf += "_"
+        return f"{owner}.{leaf}" if owner else leaf
 
     def _store(self, target: str, name: str) -> str:
         import torch
@@ -134,6 +146,16 @@ class _Rewriter:
                 delattr(place, leaf)  # a constant may be a plain attribute
             place.register_buffer(leaf, other)
         return name
+
+
+def _is_transpose(node: Any) -> bool:
+    """Whether the node swaps the two dimensions of a matrix."""
+    kind, args = _kind(node), tuple(getattr(node, "args", ()))
+    if kind == "transpose.int":
+        return {dim % 2 for dim in args[1:3]} == {0, 1}
+    if kind == "permute.default":
+        return [dim % 2 for dim in args[1]] == [1, 0]
+    return kind in ("t.default", "numpy_T.default", "mT.default")
 
 
 def _kind(node: Any) -> str:

@@ -82,7 +82,7 @@ class _Packer:
         self._fixed = constants(module)
         self._broken = behind_broken(module, self._fixed) if bits == 4 else set()
         self._done = Packed()
-        self._stored: dict[tuple[str, str], Stored] = {}
+        self._stored: dict[tuple[str, int, int | None], Stored] = {}
 
     def run(self, only: Collection[str] | None) -> Packed:
         record = self._done.record
@@ -146,7 +146,8 @@ class _Packer:
 
     def _store(self, site: Site, value: torch.Tensor, most: int, group: int | None) -> Stored:
         """Quantize a weight once, however many layers read it."""
-        key = (site.name, f"{most} {group}")
+        weight: Any = site.weight
+        key = (_expression(weight), most, group)
         if key not in self._stored:
             whole, scale = _quantized(value, most, group)
             zero = _zeros(scale)
@@ -161,6 +162,8 @@ class _Packer:
 
     def _attribute(self, name: str, value: torch.Tensor) -> Node:
         leaf = "packed_" + name.replace(".", "_")
+        while hasattr(self._module, leaf):  # block.0 and block_0, or two slices of one weight
+            leaf += "_"
         self._module.register_buffer(leaf, value)
         node: Node = self._module.graph.get_attr(leaf)
         node.meta["val"] = value
@@ -236,6 +239,18 @@ def _getitem() -> Any:
     import operator
 
     return operator.getitem
+
+
+def _expression(node: Node) -> str:
+    """What a constant node computes, in words: equal for equal weights, however many nodes read them."""
+    if node.op == "get_attr":
+        return str(node.target)
+    import torch
+
+    def told(source: Node) -> Any:
+        return _expression(source)
+
+    return f"{node.target}{torch.fx.node.map_arg((node.args, node.kwargs), told)}"
 
 
 def _value(module: GraphModule, node: Node) -> torch.Tensor:

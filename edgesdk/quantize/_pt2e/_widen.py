@@ -29,9 +29,10 @@ def widen(module: GraphModule, keep: Collection[str]) -> None:
     Weights keep their names and get a last axis of size one.
     """
     wide: set[str] = set()
-    for node in list(module.graph.nodes):
-        if short(node) in _TWINS and _replaceable(module, node) and _wanted(node, keep):
-            _replace(module, node, wide)
+    nodes = module.graph.nodes
+    # All are chosen before the first is rewritten: a layer that is called twice would be half of each kind.
+    for node in [n for n in nodes if short(n) in _TWINS and _replaceable(module, n) and _wanted(n, keep)]:
+        _replace(module, node, wide)
     module.graph.eliminate_dead_code()
     module.recompile()
 

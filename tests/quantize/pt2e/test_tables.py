@@ -62,6 +62,21 @@ def test_the_table_becomes_int8_with_the_rest(
     assert snr(got, wanted) > floor
 
 
+def test_a_tied_head_is_listed_as_what_it_is(tmp_path: Path) -> None:
+    net = Words()
+    net.head = nn.Linear(64, 600, bias=False)
+    net.head.weight = net.words.weight
+    tied = model_of(net.eval(), (TOKENS,))
+    name = tied.signature.inputs[0].name
+    feeds = [{name: np.random.default_rng(i).integers(0, 600, TOKENS.shape)} for i in range(16)]
+    data = store(tmp_path / "calibration", feeds)
+    made = lowered(tied, data, tmp_path / "q.pte", "static-int8")
+    (name,) = {layer.name for layer in made.layers} - {"inner"}
+    assert {layer.name: layer.precision for layer in made.layers}[name] == "int8"
+    kept = lowered(tied, data, tmp_path / "k.pte", "static-int8", keep_float=(name,))
+    assert {layer.name: layer.precision for layer in kept.layers} == {name: "float32", "inner": "int8"}
+
+
 def test_the_table_can_be_restored_and_its_noise_is_measured(model: Model, data: Path, tmp_path: Path) -> None:
     kept = lowered(model, data, tmp_path / "k.pte", "static-int8", keep_float=("words",))
     assert {layer.name: layer.precision for layer in kept.layers}["words"] == "float32"
