@@ -147,7 +147,7 @@ def _told(items: Iterable[Any], count: int, words: str, report: Report) -> Itera
 def _extend_cases(folder: Path, judge: Store) -> None:
     """Put the first samples before the made-up cases: files are verified on them, and bundles carry them."""
     from edgesdk.data import Store
-    from edgesdk.samples import REAL, Case, load_cases, load_outputs, save_cases, save_outputs
+    from edgesdk.samples import REAL, Case, is_real, load_cases, load_outputs, save_cases, save_outputs
 
     answers = Store(folder / "judge-reference")
     count = min(_REAL_CASES, len(answers))
@@ -156,7 +156,10 @@ def _extend_cases(folder: Path, judge: Store) -> None:
     outputs = [answers[i].feed for i in range(count)]
     cases: list[Case] = [Case(REAL, tuple(feeds))] if stateful else [Case(REAL, (feed,)) for feed in feeds]
     reference = [outputs] if stateful else [[output] for output in outputs]
-    made, known = load_cases(folder / "cases.npz"), load_outputs(folder / "reference.npz")
+    # Without those of an earlier attempt, whose worker was killed in between.
+    made = [case for case in load_cases(folder / "cases.npz") if not is_real(case)]
+    known = load_outputs(folder / "reference.npz")
+    known = known[len(known) - len(made) :]
     save_cases(folder / "cases.npz", (*cases, *made))
     save_outputs(folder / "reference.npz", [*reference, *known])
 

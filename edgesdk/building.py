@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgesdk import _crashes
 from edgesdk import cache as caching
 from edgesdk._jobs import LOWERED, VERIFICATION
 from edgesdk.artifacts import Lowered, Rung, Signature, Verification, Warn
@@ -104,9 +105,9 @@ class Builder:
         self._saved = len(plans) > 1 or wants_samples(self.config)
         args = {**self.import_args, "folder": str(self.folder), "save": self._saved}
         try:
-            result = self.pool.submit("edgesdk._jobs:import_model", args, self.progress.update, on=0).result()[1]
+            result = self.run("import", "_jobs:import_model", args, on=0)
         except WorkerCrashed as crash:
-            raise _import_crashed(self.config.model, crash) from crash
+            raise _crashes.in_import(self.config.model, crash) from crash
         warnings = tuple(Warn(**w) for w in (*result["model"]["warnings"], *result["warnings"]))
         (self.folder / "model.json").write_text(json.dumps(result["model"]))
         return Imported(
@@ -121,7 +122,13 @@ class Builder:
             "folder": str(self.folder), "calibration": self.config.calibration, "eval": self.config.eval,
             "metric": self.config.metric, "seed": self.config.seed, "limit": calibration_limit(self.config),
         }  # fmt: skip
-        result = self.submit("_data_jobs:read_samples", args, on=0).result()[1]
+        try:
+            result = self.run("reading the samples", "_data_jobs:read_samples", args, on=0)
+        except WorkerCrashed as crash:
+            code = users_code(self.config, "calibration", "eval", "metric")
+            raise (
+                _crashes.in_users_code("Reading the samples", code, crash) if code else _crashes.in_reading(crash)
+            ) from crash
         self.samples = Samples(
             calibration=self.folder / "calibration" if self.config.calibration else None,
             data=result["data"], count=result["count"], metric=result["metric"], fingerprint=result["fingerprint"],
@@ -131,7 +138,7 @@ class Builder:
     def descend(
         self, plan: VariantPlan, imported: Imported, out: Path, keep_float: tuple[str, ...] = ()
     ) -> tuple[Lowered, Verification]:
-        """Lower and verify, one rung lower each time the file crashes or answers wrongly."""
+        """Lower and verify, one rung lower each time the file answers wrongly, or crashes twice."""
         rung: Rung | None = "full"
         slips: list[Warn] = []
         while True:
@@ -143,7 +150,7 @@ class Builder:
                     return replace(lowered, warnings=(*lowered.warnings, *slips)), checked
                 failure, rung = checked, _LOWER_RUNG.get(lowered.rung)
             except WorkerCrashed as crash:
-                failure = _crashed(plan, crash)
+                failure = _crashes.in_lowered_file(plan.id, plan.runtime, crash)
                 rung = _LOWER_RUNG.get(rung or "portable")
             if rung is None:
                 raise failure
@@ -166,13 +173,17 @@ class Builder:
             "folder": str(self.folder), "runtime": plan.runtime, "out": str(out), "config": config,
             "frugal": self.samples is not None,
         }  # fmt: skip
-        on = None if self._saved else 0
-        with _timed(self, "lower"):
+
+        def lower() -> tuple[int, Json]:
             try:
-                index, result = self.submit("_jobs:lower", args, on=on).result()
+                return self.submit("_jobs:lower", args, on=None if self._saved else 0).result()
             except WorkerCrashed:
-                self._save_again()
+                if not self.pool.stopped:
+                    self._save_again()
                 raise
+
+        with _timed(self, "lower"):
+            index, result = _crashes.twice(plan.id, lower, lambda: self.pool.stopped)
         return LOWERED.validate_python(result), index
 
     def _save_again(self) -> None:
@@ -195,11 +206,15 @@ class Builder:
         }  # fmt: skip
         with _timed(self, "verify"):
             # Another process than the one that lowered it reads the final bytes.
-            return VERIFICATION.validate_python(self.submit("_jobs:verify", args, not_on=lowered_by).result()[1])
+            return VERIFICATION.validate_python(self.run(plan.id, "_jobs:verify", args, not_on=lowered_by))
 
     def submit(self, job: str, args: Json, **where: int | None) -> Future[tuple[int, Json]]:
         """Start a job (``module:function`` of ours) in a worker; the future holds (worker's number, result)."""
         return self.pool.submit(f"edgesdk.{job}", args, self.progress.update, **where)
+
+    def run(self, what: str, job: str, args: Json, **where: int | None) -> Json:
+        """The result of a job; ``what`` it makes, for the message when its worker dies: see :func:`_crashes.twice`."""
+        return _crashes.twice(what, lambda: self.submit(job, args, **where).result()[1], lambda: self.pool.stopped)
 
     def lower_args(self, plan: VariantPlan) -> Json:
         """:class:`LowerConfig` for a plan, without its rung and the layers that stay float."""
@@ -216,6 +231,12 @@ def is_quantized(quantization: str) -> bool:
 def wants_samples(config: PackageConfig) -> bool:
     """Whether anything must be judged on data."""
     return bool(config.calibration or config.eval or any(is_quantized(s) or s == "auto" for s in config.quantize))
+
+
+def users_code(config: PackageConfig, *options: str) -> list[str]:
+    """Those of the options that name Python code, as ``--eval data.py:test``."""
+    said = {option: getattr(config, option) for option in options}
+    return [f"--{option} {text}" for option, text in said.items() if text and ".py:" in text]
 
 
 def calibration_limit(config: PackageConfig) -> int:
@@ -277,24 +298,4 @@ def _does_not_run(plan: VariantPlan, error: InputError) -> EdgeError:
         "lowered_file_fails", f"{plan.id} fails on inputs that the model takes: {error.message}",
         why=error.why, fix="Try another --runtime or --backend portable, fixed sizes in --input, or report the model.",
         details={"id": plan.id},
-    )  # fmt: skip
-
-
-def _crashed(plan: VariantPlan, crash: WorkerCrashed) -> EdgeError:
-    if crash.signal == "SIGKILL":
-        why = "The system ended it, most likely because memory ran out."
-        fix = "Close other programs, use --jobs 1, or choose smaller dynamic ranges."
-    else:
-        why = f"The native code of {plan.runtime} ended with {crash.signal or 'an error'}."
-        fix = "Try another --runtime or --backend portable, and report the model."
-    return UnsupportedError(
-        "runtime_crashed", f"{plan.id}: {crash}.", why=why, fix=fix, details={"log": crash.log}
-    )  # fmt: skip
-
-
-def _import_crashed(model: str, crash: WorkerCrashed) -> EdgeError:
-    why = "Memory ran out." if crash.signal == "SIGKILL" else "The model's code or a native library crashed."
-    return UnsupportedError(
-        "import_crashed", f"Importing {model} failed: {crash}.", why=why,
-        fix="Check that the model runs in plain PyTorch on this machine.", details={"log": crash.log},
     )  # fmt: skip

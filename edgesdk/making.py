@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgesdk import _crashes, targets, units
 from edgesdk import cache as caching
-from edgesdk import targets, units
 from edgesdk.artifacts import VariantResult, Warn
 from edgesdk.assembly import bundle_facts, postprocess, write_bundle
 from edgesdk.building import Builder, Imported, Variant, pool_size, wants_samples
@@ -18,7 +18,7 @@ from edgesdk.importing import Located
 from edgesdk.planning import Job, image_size
 from edgesdk.progress import Progress
 from edgesdk.variants import Maker
-from edgesdk.workers import Pool
+from edgesdk.workers import Pool, WorkerCrashed
 
 Json = dict[str, Any]
 
@@ -94,7 +94,11 @@ def bundled(job: Job, builder: Builder, imported: Imported, variants: Sequence[V
         bundle = write_bundle(job, imported, variants, builder.folder)
         runnable = [v.lowered.id for v in variants if v.verification.verified is True]
         args = {"bundle": str(bundle), "variants": runnable}
-        builder.pool.submit("edgesdk._jobs:check_bundle", args, builder.progress.update, not_on=0).result()
+        try:
+            builder.run("the bundle", "_jobs:check_bundle", args, not_on=0)
+        except WorkerCrashed as crash:
+            runtimes = ", ".join(dict.fromkeys(v.lowered.runtime for v in variants))
+            raise _crashes.in_lowered_file("the bundle", runtimes, crash) from crash
     builder.timings["total"] = time.perf_counter() - builder.began
     return package_document(job, builder, imported, variants, bundle), bundle
 

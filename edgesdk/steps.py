@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from edgesdk import _crashes
 from edgesdk import cache as caching
 from edgesdk._worker import disk_error
 from edgesdk.artifacts import Lowered, Package, VariantResult, Verification, Warn, variant_id
@@ -20,7 +21,7 @@ from edgesdk.planning import VariantPlan
 from edgesdk.progress import Progress
 from edgesdk.recipe import PackageConfig
 from edgesdk.variants import Maker
-from edgesdk.workers import Pool
+from edgesdk.workers import Pool, WorkerCrashed
 
 _RUNTIME_OF = {"executorch": "executorch", "torchscript_lite": "torchscript", "onnx": "onnx", "ort": "onnx"}
 """Runtime by the format that the bytes show."""
@@ -241,6 +242,8 @@ def _verified(builder: Builder, imported: Imported, lowered: Lowered) -> Verific
     plan = VariantPlan(lowered.runtime, lowered.backend, lowered.quantization)
     try:
         return builder.verify(plan, imported, lowered, 0)
+    except WorkerCrashed as crash:
+        raise _crashes.in_lowered_file(lowered.path.name, lowered.runtime, crash) from crash
     except EdgeError as error:
         if error.code in ("shape_mismatch", "dtype_mismatch", "input_unknown"):
             return Verification(verified=False, why=error.message)

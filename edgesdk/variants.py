@@ -9,12 +9,12 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from edgesdk import _crashes, units
 from edgesdk import cache as caching
-from edgesdk import units
 from edgesdk._data_jobs import STORES
 from edgesdk._jobs import LOWERED, VERIFICATION
 from edgesdk.artifacts import LayerError, Lowered, Verification, Warn
-from edgesdk.building import Builder, Imported, Variant, is_quantized, lower_config
+from edgesdk.building import Builder, Imported, Variant, is_quantized, lower_config, users_code
 from edgesdk.errors import GateError, UnsupportedError
 from edgesdk.evaluation import (
     ARM64,
@@ -34,6 +34,7 @@ from edgesdk.judging import measured, remarks, shortfall
 from edgesdk.planning import VariantPlan
 from edgesdk.quantize import schemes
 from edgesdk.runtimes import find
+from edgesdk.workers import WorkerCrashed
 
 Json = dict[str, Any]
 _ERROR_SAMPLES = 32
@@ -190,7 +191,7 @@ class Maker:
         if not schemes()[plan.quantization].labelled:
             return ()
         args = self._args(plan, file=str(lowered.path))
-        return stages_of(lowered.warnings, self.builder.submit("_data_jobs:score", args).result()[1]["value"])
+        return stages_of(lowered.warnings, self._run(plan, "score", args)["value"])
 
     def _can_judge(self, plan: VariantPlan) -> bool:
         """Files that no engine here runs are judged on the device; float files only when there is labelled data."""
@@ -222,17 +223,30 @@ class Maker:
     def _asked(self) -> Json:
         return {"metric": self.builder.config.metric, "eval": self.builder.config.eval}
 
+    def _run(self, plan: VariantPlan, job: str, args: Json) -> Json:
+        """A job on the file of a plan.
+
+        Raises:
+            InputError: its worker was killed, or ended where the user's metric ran.
+            UnsupportedError: the engine crashed.
+        """
+        try:
+            return self.builder.run(plan.id, f"_data_jobs:{job}", args)
+        except WorkerCrashed as crash:
+            code = users_code(self.builder.config, "metric") if "metric" in args else []
+            if code:
+                raise _crashes.in_users_code(f"Measuring {plan.id}", code, crash) from crash
+            raise _crashes.in_lowered_file(plan.id, plan.runtime, crash) from crash
+
     def _evaluate(self, plan: VariantPlan, lowered: Lowered) -> Evaluation:
         args = self._args(plan, file=str(lowered.path), **self._asked())
-        return EVALUATION.validate_python(self.builder.submit("_data_jobs:evaluate", args).result()[1])
+        return EVALUATION.validate_python(self._run(plan, "evaluate", args))
 
     def _errors(self, plan: VariantPlan, samples: int, *, alone: bool) -> tuple[LayerError, ...]:
         args = self._args(plan, samples=samples, alone=alone)
         # Schemes without calibration measure their noise on what they are judged on.
         args["config"] = {"calibration": str(self.builder.folder / args["store"]), **self.builder.lower_args(plan)}
-        found: tuple[LayerError, ...] = ERRORS.validate_python(
-            self.builder.submit("_data_jobs:layer_errors", args).result()[1]["errors"]
-        )
+        found: tuple[LayerError, ...] = ERRORS.validate_python(self._run(plan, "layer_errors", args)["errors"])
         return found
 
     def _on_arm64(self, plan: VariantPlan, lowered: Lowered, guarded: Guarded) -> Guarded:
@@ -243,7 +257,7 @@ class Maker:
         if missing:
             return replace(guarded, arm64_why=missing)
         args = self._args(plan, file=str(lowered.path), limit=_ARM64_SAMPLES, seconds=_ARM64_SECONDS, **self._asked())
-        both = ARM64.validate_python(self.builder.submit("_data_jobs:on_arm64", args).result()[1])
+        both = ARM64.validate_python(self._run(plan, "on_arm64", args))
         found = both.evaluation
         # A file that is as bad here on these few samples passed on all of them.
         fault = shortfall(found, None) if not shortfall(both.host, None) else None
@@ -318,7 +332,7 @@ class Maker:
         self.builder.progress.update(f"timing {variant.lowered.id} against float32", None)
         plan = VariantPlan(variant.lowered.runtime, variant.lowered.backend, variant.lowered.quantization)
         args = self._args(plan, file=str(variant.lowered.path), twin=str(twin.lowered.path))
-        result = self.builder.submit("_data_jobs:race", args).result()[1]
+        result = self._run(plan, "race", args)
         self.builder.cache.put(key, result, {})
         return RACE.validate_python(result)
 

@@ -26,11 +26,19 @@ _LOOK_MS = 1000
 """Milliseconds after which a silent worker is looked at: has it ended? A closed pipe says so at once."""
 
 
+_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT")
+
+
 class WorkerCrashed(Exception):
-    """The worker ended without an answer: a native crash, or the system took its memory back."""
+    """The worker ended without an answer: a native crash, or the system took its memory back.
+
+    Attributes:
+        killed: somebody else ended it, the system mostly: that says nothing of what ran there.
+    """
 
     def __init__(self, returncode: int, log: str) -> None:
         self.signal = signal.Signals(-returncode).name if returncode < 0 else None
+        self.killed = self.signal in _FROM_OUTSIDE
         self.log = log
         super().__init__(f"a worker process ended with {self.signal or f'exit code {returncode}'}")
 
@@ -171,6 +179,11 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self._workers)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the workers were ended on purpose."""
+        return self._stopped
 
     def _add(self) -> None:
         index = len(self._workers)

@@ -82,13 +82,15 @@ class PythonReader(Reader):
 
     def _guarded(self, action: Callable[[], T], where: str | None = None) -> T:
         """Run the user's code; what it raises is told with their line."""
-        from edgesdk.importing._user_code import _place
+        from edgesdk.importing._user_code import _place, is_ctrl_c
 
         try:
             return action()
         except InputError:
             raise
-        except (Exception, SystemExit) as exc:
+        except BaseException as exc:  # whatever it is, KeyboardInterrupt and GeneratorExit included
+            if is_ctrl_c(exc):
+                raise
             text = (str(exc).strip() or "no message").splitlines()[0][:300]
             raise InputError(
                 "user_code_failed",

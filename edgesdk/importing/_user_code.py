@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import signal
 import sys
 import traceback
 import types
@@ -209,10 +210,15 @@ def guarded(action: Callable[[], Any], shown: str, file: Path | None) -> Any:
             why="It is not installed in this environment and lies not beside the file.",
             fix=f"Install it (pip install {str(exc.name).partition('.')[0]}), or put its file beside.",
         ) from exc  # fmt: skip
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
     except BaseException as exc:  # their own classes may derive from BaseException
+        if is_ctrl_c(exc):
+            raise
         raise _failed(shown, exc, _place(exc, file)) from exc
+
+
+def is_ctrl_c(exc: BaseException) -> bool:
+    """Whether a person interrupted. Workers ignore SIGINT: what is raised there is the code's own."""
+    return isinstance(exc, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
 def _failed(shown: str, exc: BaseException, place: str) -> InputError:

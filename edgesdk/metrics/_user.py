@@ -143,8 +143,8 @@ class UserMetric(Metric):
             number = float(value.item() if hasattr(value, "item") else value)
         except (TypeError, ValueError, RuntimeError) as exc:
             raise self._failed(where, f"gave a {type(value).__name__} instead of a number") from exc
-        if np.isnan(number):
-            raise self._failed(where, "gave NaN")
+        if not np.isfinite(number):
+            raise self._failed(where, f"gave {'NaN' if np.isnan(number) else 'infinity'}")
         return number
 
     def _failed(self, where: str, what: str) -> InputError:
@@ -164,13 +164,15 @@ class UserMetric(Metric):
 
     def _guarded(self, action: Callable[[], T], where: str) -> T:
         """Run the user's code; what it raises is told with their line."""
-        from edgesdk.importing._user_code import _place
+        from edgesdk.importing._user_code import _place, is_ctrl_c
 
         try:
             return action()
         except InputError:
             raise
-        except (Exception, SystemExit) as exc:
+        except BaseException as exc:  # whatever it is, KeyboardInterrupt and GeneratorExit included
+            if is_ctrl_c(exc):
+                raise
             text = (str(exc).strip() or "no message").splitlines()[0][:300]
             at = f" on {where}" if where else ""
             raise InputError(

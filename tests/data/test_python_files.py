@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +72,8 @@ def words(): yield "a text that is no file"
 def nothing(): yield from ()
 def needs(size): yield torch.rand(1, 8, 8)
 def leaves(): raise SystemExit(3)
+def interrupts(): raise KeyboardInterrupt
+def closes(): raise GeneratorExit
 number = 7
 """
 
@@ -160,6 +164,31 @@ def test_mistakes_are_told_with_the_place(file: Path, tmp_path: Path, member: st
         line = SOURCE.splitlines().index('    raise KeyError("no such row")') + 1
         assert f"calib.py, line {line}" in caught.value.message
     assert not (tmp_path / "store").exists() and not list(tmp_path.glob("*.part"))
+
+
+@pytest.fixture
+def as_in_a_worker() -> Iterator[None]:
+    """Workers ignore Ctrl-C: it is for the parent."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(("member", "says"), [("interrupts", "KeyboardInterrupt"), ("closes", "GeneratorExit")])
+def test_what_is_no_exception_is_the_dataset_s_fault_too(
+    file: Path, tmp_path: Path, as_in_a_worker: None, member: str, says: str
+) -> None:
+    with pytest.raises(InputError, match=f"raised {says}") as caught:
+        written(f"{file}:{member}", facts(), tmp_path)
+    assert caught.value.code == "user_code_failed"
+    (tmp_path / "loads.py").write_text(f"raise {says}\n")
+    with pytest.raises(InputError, match=f"raised {says}"):
+        written(f"{tmp_path}/loads.py:data", facts(), tmp_path)
+
+
+def test_ctrl_c_itself_stays_what_it_is(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        written(f"{file}:interrupts", facts(), tmp_path)
 
 
 def test_code_that_fails_to_load_is_told_with_its_line(tmp_path: Path) -> None:

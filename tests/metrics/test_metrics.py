@@ -192,6 +192,8 @@ def mean_f1(outputs, label): return 1.0
 mean_f1.per_sample = True
 class F1(Share): pass
 def nan(outputs, label): return float("nan")
+def infinite(outputs, label): return float("inf")
+def closes(outputs, label): raise GeneratorExit
 number = 7
 """
 
@@ -239,7 +241,7 @@ def test_an_object_that_is_called(file: Path) -> None:
     ("member", "says"),
     [
         ("fails", "raised KeyError on row 9: 'wrong'"), ("words", "gave a str instead of a number at row 9"),
-        ("nan", "gave NaN at row 9"),
+        ("nan", "gave NaN at row 9"), ("infinite", "gave infinity at row 9"), ("closes", "raised GeneratorExit on row 9"),
     ],
 )  # fmt: skip
 def test_mistakes_in_a_metric_are_told_with_row_and_line(file: Path, member: str, says: str) -> None:
