@@ -223,13 +223,15 @@ def _about_files(variants: Sequence[Variant]) -> list[Json]:
         for warn in dict.fromkeys((*v.warnings, *more)):
             ids.setdefault(warn, []).append(v.lowered.id)
     return [
-        {"code": warn.code, "message": _named(warn.message, of), "variants": of}
+        {"code": warn.code, "message": _named(warn, of), "variants": of}
         for warn, of in ids.items()
     ]  # fmt: skip
 
 
-def _named(message: str, ids: Sequence[str]) -> str:
-    return message if message.startswith(tuple(ids)) else f"{', '.join(ids)}: {message}"
+def _named(warn: Warn, ids: Sequence[str]) -> str:
+    """With the files that it is about, unless it begins with one, or names many as the choice of ``auto`` does."""
+    named = warn.code == "auto_choice" or warn.message.startswith(tuple(ids))
+    return warn.message if named else f"{', '.join(ids)}: {warn.message}"
 
 
 def _int8_hint(imported: Imported) -> Warn:

@@ -59,7 +59,10 @@ _NOTES = frozenset({"int8_hint", "auto_choice", "layers_restored", "never_first"
 def _warnings(console: Console, document: Document) -> None:
     for warning in document["warnings"]:
         note = warning["code"] in _NOTES
-        _line(console, f"  {'note   ' if note else 'warning'}  {warning['message']}", style="" if note else "yellow")
+        message = warning["message"]
+        if warning["code"] == "auto_choice":  # a line for each candidate
+            message = "auto tried" + "".join(f"\n           {tried}" for tried in message.split("; "))
+        _line(console, f"  {'note   ' if note else 'warning'}  {message}", style="" if note else "yellow")
 
 
 def show_file(console: Console, document: Document) -> None:
