@@ -19,8 +19,10 @@ import queue
 import re
 import signal
 import sys
+import tempfile
 import threading
 import traceback
+from pathlib import Path
 from typing import Any
 
 from edgesdk._memory import trim
@@ -89,13 +91,24 @@ def _run(job: dict[str, Any], answers: Any) -> dict[str, Any]:
     except EdgeError as error:
         return {"error": error.to_json(), "traceback": traceback.format_exc()}
     except BaseException as error:  # whatever it is: a worker that ends without an answer looks like a native crash
-        known = _out_of_memory() if lacks_memory(error) else disk_error(error) if isinstance(error, OSError) else None
+        known = _out_of_memory() if lacks_memory(error) else _unwritten(error)
         return {"error": known.to_json()} if known else {"bug": traceback.format_exc()}
 
 
 def _answer(answers: Any, document: dict[str, Any]) -> None:
     answers.write(json.dumps(document) + "\n")
     answers.flush()
+
+
+def _unwritten(error: BaseException) -> EdgeError | None:
+    """What the disk refused; a worker writes into the work folder only."""
+    from edgesdk import _disk
+
+    folder = tempfile.gettempdir()
+    place = f"the work folder {folder}", _disk.elsewhere(Path(folder))
+    if isinstance(error, OSError):
+        return _disk.disk_error(error, *place)
+    return _disk.writer_error(error, *place)
 
 
 def _out_of_memory() -> EdgeError:
@@ -121,30 +134,6 @@ def lacks_memory(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in (errno.ENOMEM, errno.EAGAIN)
     return isinstance(error, (ImportError, RuntimeError)) and bool(_NO_MEMORY.search(str(error)))
-
-
-def disk_error(error: OSError) -> EdgeError | None:
-    """The error a user can act on behind an OSError (disk full, no permission, read-only), else None."""
-    where = error.filename or "the output folder"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return InputError(
-            "disk_full", f"The disk is full; {where} could not be written.",
-            why="No space is left on the file system of the output, the cache or the temporary folder.",
-            fix="Free some space (edgesdk cache clean helps), or choose another place with -o.",
-        )  # fmt: skip
-    if error.errno == errno.EFBIG:
-        return InputError(
-            "file_too_large", f"{error.filename or 'A file'} grew beyond the largest file that is allowed here.",
-            why="The file system has such a limit, or the shell has (ulimit -f).",
-            fix="Raise the limit: ulimit -f unlimited; or choose another place with -o.",
-        )  # fmt: skip
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return InputError(
-            "no_permission", f"{where} may not be read or written.",
-            why="The file's or folder's permissions don't allow it, or the file system is read-only.",
-            fix="Change its permissions, or choose another place with -o.",
-        )  # fmt: skip
-    return None
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgesdk import _disk
 from edgesdk.artifacts import Package, TensorSpec, VariantResult, Warn, parse_input
 from edgesdk.errors import InputError, UsageError
 from edgesdk.progress import Progress, Silent
@@ -102,7 +103,11 @@ def _saved_module(
             fix="Save it as TorchScript instead.",
         )
     path = folder / f"{name}.pt2"
-    torch.export.save(model.program, path, extra_files={modelfile.EXTRA: modelfile.dumps(model)})
+    try:
+        with _disk.writing(path) as file:
+            torch.export.save(model.program, file, extra_files={modelfile.EXTRA: modelfile.dumps(model)})
+    except OSError as error:
+        raise _disk.disk_error(error, str(folder), _disk.elsewhere(folder)) or error from error
     return path, (), {"name": name, **options}
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgesdk._disk import writing
 from edgesdk.artifacts import HistoryStep, Model, Signature, Source, Warn
 from edgesdk.cache import sha256_file
 
@@ -63,16 +64,22 @@ def dumps(model: Model) -> str:
 
 
 def save(model: Model, folder: Path) -> None:
-    """Write ``model.json`` and whatever forms the model has into a folder."""
+    """Write ``model.json`` and whatever forms the model has into a folder.
+
+    Raises:
+        OSError: the disk is full, and the like.
+    """
     import torch
 
     text = dumps(model)
     (folder / "model.json").write_text(text)
     if model.program is not None:
         _own_empties(model.program)
-        torch.export.save(model.program, folder / "model.pt2", extra_files={EXTRA: text})
+        with writing(folder / "model.pt2") as file:
+            torch.export.save(model.program, file, extra_files={EXTRA: text})
     if model.script is not None:
-        torch.jit.save(model.script, str(folder / "model.pt"), _extra_files={EXTRA: text})
+        with writing(folder / "model.pt") as file:
+            torch.jit.save(model.script, file, _extra_files={EXTRA: text})
     if model.onnx is not None:
         _copy_onnx(model.onnx, folder / "onnx")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgesdk._worker import disk_error
+from edgesdk._disk import disk_error
 from edgesdk.errors import InputError, UsageError
 from edgesdk.reading import parse_json, read_bytes
 

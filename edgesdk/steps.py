@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from edgesdk import _crashes
 from edgesdk import cache as caching
-from edgesdk._worker import disk_error
+from edgesdk._disk import disk_error
 from edgesdk.artifacts import Lowered, Package, VariantResult, Verification, Warn, variant_id
 from edgesdk.building import Builder, Imported, Variant, wants_samples
 from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, UsageError

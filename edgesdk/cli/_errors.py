@@ -10,12 +10,14 @@ import os
 import re
 import shlex
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from edgesdk import _disk
 from edgesdk._worker import lacks_memory
 from edgesdk.cli import _streams
 from edgesdk.errors import EdgeError, InputError, UsageError
@@ -126,7 +128,7 @@ def _sentence(text: str) -> str:
 _OS = {
     errno.ENOSPC: ("disk_full", "The disk is full", "Free some space, or write elsewhere with -o; 'edgesdk cache clean' helps."),
     errno.EDQUOT: ("disk_full", "The disk quota is used up", "Free some space, or write elsewhere with -o."),
-    errno.EROFS: ("not_writable", "The file system is read-only", "Write elsewhere with -o."),
+    errno.EROFS: ("not_writable", "The file system is read-only", "Make it writable, or write elsewhere with -o."),
     errno.EACCES: ("not_permitted", "Permission is denied", "Change the permissions, or choose another path."),
     errno.EPERM: ("not_permitted", "Permission is denied", "Change the permissions, or choose another path."),
     errno.EFBIG: ("disk_full", "A file grew beyond the limit", "Raise the limit (ulimit -f), or write elsewhere with -o."),
@@ -148,7 +150,19 @@ def from_system(exc: Exception) -> InputError | None:
         return None
     code, what, fix = _OS[exc.errno]
     where = f": {exc.filename}" if exc.filename else ""
+    if isinstance(exc.filename, str):
+        fix = _for_place(Path(exc.filename), fix)
     return InputError(code, f"{what}{where}.", why="The file system refused to read or write there.", fix=fix)
+
+
+def _for_place(path: Path, fix: str) -> str:
+    """The advice for a file of the cache or the temporary folder: -o chooses neither."""
+    from edgesdk import cache
+
+    for folder in (cache.root(), Path(tempfile.gettempdir())):
+        if path.absolute().is_relative_to(folder.absolute()):
+            return fix.replace("write elsewhere with -o", _disk.elsewhere(path))
+    return fix
 
 
 def unsaid(exc: OSError) -> InputError:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from edgesdk import units
+from edgesdk._disk import elsewhere
 from edgesdk.artifacts import Warn
 from edgesdk.data._choose import choose_rows, use_order
 from edgesdk.data._facts import ModelFacts, SamplesInfo
@@ -237,13 +238,16 @@ def _class_of(label: np.ndarray | None) -> int | None:
 
 def _no_space(folder: Path, needed: int | None, free: int | None, *, endless: bool = False) -> InputError:
     figures = (
-        "" if needed is None or free is None else f": {units.size(needed)} are needed, {units.size(free)} are free"
+        ""
+        if needed is None or free is None
+        else f": {units.size(needed)} are needed beside the {units.size(RESERVE)} that stay free for the files to make, and "
+        f"{units.size(free)} are free"
     )
     return InputError(
         "no_space", f"The samples don't fit on the disk of {folder.parent}{figures}.",
         why="They are kept there as the model takes them, so that no process holds them in memory.",
         fix="Let the dataset end after some hundred samples, or free some space."
         if endless
-        else "Free some space, give fewer samples, or set TMPDIR to a larger disk.",
-        details={} if needed is None else {"needed": needed, "free": free},
+        else f"Free some space ('edgesdk cache clean' helps), give fewer samples, or {elsewhere(folder)}.",
+        details={} if needed is None else {"needed": needed, "free": free, "reserve": RESERVE},
     )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from edgesdk import modelfile
+from edgesdk._disk import writing
 
 if TYPE_CHECKING:
     from edgesdk.artifacts import Model
@@ -47,9 +48,13 @@ def read(place: Path | None) -> dict[str, Any] | None:
 
 
 def write(place: Path | None, kept: dict[str, Any]) -> None:
+    """Keep a training. A full disk costs the next one its time, and never the run."""
     import torch
 
-    if place is not None:
-        temporary = place.with_suffix(".part")
-        torch.save(kept, temporary)
+    if place is None:
+        return
+    temporary = place.with_suffix(".part")
+    with contextlib.suppress(OSError):
+        with writing(temporary) as file:
+            torch.save(kept, file)
         temporary.replace(place)

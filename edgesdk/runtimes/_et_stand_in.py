@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgesdk._disk import writing
 from edgesdk.runtimes._base import Runner
 
 if TYPE_CHECKING:
@@ -30,13 +31,10 @@ def write(program: ExportedProgram, file: Path) -> None:
     from edgesdk.quantize._pt2e._graph import quiet
 
     place = place_of(file)
-    temporary = place.with_name(f"part-{place.name}")  # torch wants the suffix .pt2
-    try:
-        with quiet():
-            torch.export.save(program, temporary)
-        temporary.replace(place)
-    finally:
-        temporary.unlink(missing_ok=True)
+    temporary = place.with_name(f"part-{place.name}")
+    with quiet(), writing(temporary) as file:
+        torch.export.save(program, file)
+    temporary.replace(place)
 
 
 class StandIn(Runner):

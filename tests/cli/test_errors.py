@@ -85,6 +85,13 @@ def test_the_file_system_refuses(number: int, code: str, words: str) -> None:
     assert error and (error.exit, error.code, error.message) == (3, code, words)
 
 
+def test_a_full_cache_is_not_moved_by_the_option_for_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGESDK_CACHE_DIR", "small/cache")
+    for path, words in (("small/cache/work/ab/x", "EDGESDK_CACHE_DIR=FOLDER"), ("out/x.pte", "elsewhere with -o")):
+        error = _errors.from_system(OSError(errno.ENOSPC, "full", path))
+        assert error and words in error.fix
+
+
 def test_an_unexpected_refusal_of_the_system_is_a_bug() -> None:
     assert _errors.from_system(OSError(errno.EBADF, "bad descriptor")) is None
 

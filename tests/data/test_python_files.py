@@ -181,7 +181,7 @@ def test_what_is_no_exception_is_the_dataset_s_fault_too(
     with pytest.raises(InputError, match=f"raised {says}") as caught:
         written(f"{file}:{member}", facts(), tmp_path)
     assert caught.value.code == "user_code_failed"
-    (tmp_path / "loads.py").write_text(f"raise {says}\n")
+    (tmp_path / "loads.py").write_text(f"raise {says}\ndata = []\n")
     with pytest.raises(InputError, match=f"raised {says}"):
         written(f"{tmp_path}/loads.py:data", facts(), tmp_path)
 

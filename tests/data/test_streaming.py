@@ -61,6 +61,11 @@ def test_a_full_disk_is_told_before_anything_is_written(tmp_path: Path, monkeypa
     with pytest.raises(InputError) as caught:
         written(tmp_path / "a.npz", facts(), tmp_path)
     assert caught.value.code == "no_space" and caught.value.details["needed"] == 10240
+    assert "10.2 kB are needed beside the 268 MB that stay free" in caught.value.message
+    assert "TMPDIR" in caught.value.fix
+    monkeypatch.setenv("EDGESDK_CACHE_DIR", str(tmp_path))
+    with pytest.raises(InputError, match=r"EDGESDK_CACHE_DIR=FOLDER"):
+        written(tmp_path / "a.npz", facts(), tmp_path)
     assert not list(tmp_path.glob("store*"))
     info, _ = written(tmp_path / "a.npz", facts(), tmp_path, limit=39)
     assert info.bytes == 39 * 256
