@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -151,6 +152,16 @@ def measured(found: Evaluation) -> str:
     if found.snr_db is not None:
         words.append(f"SNR {found.snr_db:.1f} dB")
     return f"{', '.join(words) or 'no error'} on {found.samples} samples ({found.data}, {found.where})"
+
+
+def other_schemes(advice: str, scheme: str) -> str:
+    """Advice of the form ``try --quantize a, b or c`` without the scheme that was just tried."""
+
+    def named(found: re.Match[str]) -> str:
+        *first, last = [name for name in re.split(", | or ", found[1]) if name != scheme]
+        return f"--quantize {', '.join(first)} or {last}" if first else f"--quantize {last}"
+
+    return re.sub(r"--quantize ([\w-]+(?:, [\w-]+)* or [\w-]+)", named, advice)
 
 
 def _guessing(id_: str, found: Evaluation) -> Iterator[Warn]:

@@ -30,7 +30,7 @@ from edgesdk.evaluation import (
     stages_of,
 )
 from edgesdk.guard import Search, Tools
-from edgesdk.judging import measured, remarks, shortfall
+from edgesdk.judging import measured, other_schemes, remarks, shortfall
 from edgesdk.planning import VariantPlan
 from edgesdk.quantize import schemes
 from edgesdk.runtimes import find
@@ -157,17 +157,15 @@ class Maker:
         try:
             lowered, verification, guarded = Search(plan.id, self.builder.config.max_drop, tools, folder).run()
         except GateError as error:
-            raise self._with_doubts(error) from error
+            raise self._with_doubts(error, plan.quantization) from error
         return lowered, verification, self._complete(plan, lowered, guarded)
 
-    def _with_doubts(self, error: GateError) -> GateError:
-        """What is odd about the data is the likeliest cause of a refusal."""
+    def _with_doubts(self, error: GateError, scheme: str) -> GateError:
+        """What is odd about the data is the likeliest cause of a refusal; the scheme that failed is no way out."""
         said = " ".join(w.message for w in self.builder.samples.warnings) if self.builder.samples else ""
-        if not said:
-            return error
-        return GateError(
-            error.code, error.message, why=f"{error.why} About the data: {said}", fix=error.fix, details=error.details
-        )
+        why = f"{error.why} About the data: {said}" if said else error.why
+        fix = other_schemes(error.fix, scheme)
+        return GateError(error.code, error.message, why=why, fix=fix, details=error.details)
 
     def _complete(self, plan: VariantPlan, lowered: Lowered, guarded: Guarded) -> Guarded:
         """What the report shows of a file that passed: noise of its layers, the processor, arm64's answers."""
@@ -391,10 +389,11 @@ def _about_search(id_: str, guarded: Guarded) -> tuple[Warn, ...]:
     if not guarded.restored:
         return ()
     first = guarded.probes[0]
+    layers = "1 layer is" if len(guarded.restored) == 1 else f"{len(guarded.restored)} layers are"
     before = f"drop {first.drop:.2f}" if first.drop is not None else f"top-1 agreement {first.top1 or 0:.1%}"
     return (Warn(
-        "layers_restored", f"{id_}: {len(guarded.restored)} layers are back in float so that --max-drop holds "
-        f"({', '.join(guarded.restored)}); with all of them in int8: {before}.",
+        "layers_restored", f"{id_}: {layers} back in float so that --max-drop holds ({', '.join(guarded.restored)}); "
+        f"with all of them in int8: {before}.",
     ),)  # fmt: skip
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from edgesdk.artifacts import OutputFidelity
-from edgesdk.evaluation import Evaluation, Score
+from edgesdk.evaluation import Evaluation, Guarded, Probe, Score
+from edgesdk.guard import hopeless, refused
 from edgesdk.judging import Channels, remarks, shortfall
+from edgesdk.variants import Maker, _about_search
 
 FINE = Evaluation(
     200, "calibration", "host", top1=0.99, rows=200, flipped=2, outputs=(OutputFidelity("y", 0.1, 0.01, 1.0, 25.0),)
@@ -112,3 +116,20 @@ def test_a_metric_that_sees_nothing_does_not_ship_a_destroyed_file() -> None:
 
 def test_a_limit_without_labels_is_told_as_what_it_is() -> None:
     assert [w.code for w in remarks("x", FINE, 1.0)] == ["judged_by_agreement"]
+
+
+@pytest.mark.parametrize("scheme", ["qat-int8", "weight-int8", "fp16", "static-int8"])
+def test_a_refusal_never_advises_the_scheme_that_failed(scheme: str) -> None:
+    found = Evaluation(8, "evaluation", "host")
+    maker: Any = Maker(SimpleNamespace(samples=None), None)  # type: ignore[arg-type]
+    for error in (hopeless("x", "worse", found, (), ()), refused("x", "worse", found, (), ())):
+        fix = maker._with_doubts(error, scheme).fix
+        others = [name for name in ("qat-int8", "weight-int8", "fp16") if name != scheme and name in error.fix]
+        assert scheme not in fix and all(name in fix for name in others) and "  " not in fix
+
+
+def test_one_layer_is_one_layer() -> None:
+    first = Evaluation(8, "evaluation", "host")
+    for names, words in ((("head",), "1 layer is back"), (("head", "body"), "2 layers are back")):
+        (warn,) = _about_search("x", Guarded(first, restored=names, probes=(Probe(0, False, 2.0, None, None),)))
+        assert words in warn.message
