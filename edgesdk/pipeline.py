@@ -13,7 +13,7 @@ from edgesdk import cache as caching
 from edgesdk import targets
 from edgesdk.artifacts import Package
 from edgesdk.feeding import read_labels
-from edgesdk.importing import ImportOptions, Located, locate
+from edgesdk.importing import ImportOptions, Located, arch_missing, locate
 from edgesdk.naming import safe_name
 from edgesdk.output import check_output, emit, relative
 from edgesdk.planning import Job, as_json, image_size, plan_variants
@@ -80,6 +80,9 @@ def plan(config: PackageConfig) -> Json:
         EdgeError: whatever can be refused before the model is read.
     """
     job = prepare(config)
+    missing = arch_missing(job.located, config.arch)  # the run itself reads the weights first, and says more
+    if missing:
+        raise missing
     cached = job.key is not None and not config.no_cache and caching.Cache().holds(job.key)
     return as_json(config, job.plans, job.name, job.located.kind, cached)
 

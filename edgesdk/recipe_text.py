@@ -74,15 +74,28 @@ names = {targets}
 """
 
 
+_FILL_IN = "# TO BE FILLED IN: the source holds weights alone, and nothing can be made without their network.\n"
+
+
 def recipe_text(
-    source: str, arch: str | None, trust_pickle: bool, inputs: Sequence[TensorSpec], targets: Sequence[str]
+    source: str,
+    arch: str | None,
+    trust_pickle: bool,
+    inputs: Sequence[TensorSpec],
+    targets: Sequence[str],
+    *,
+    needs_arch: bool = False,
 ) -> str:
-    """A recipe as TOML. The same arguments give the same bytes."""
+    """A recipe as TOML. The same arguments give the same bytes.
+
+    Args:
+        needs_arch: the source is weights alone: the line of ``arch`` says that it has to be filled in.
+    """
     return _TEXT.format(
         version=__version__,
         schema=quoted(SCHEMA),
         source=quoted(source),
-        arch=f"arch = {quoted(arch)}" if arch else '# arch = "file.py:factory"',
+        arch=f"arch = {quoted(arch)}" if arch else f'{_FILL_IN if needs_arch else ""}# arch = "file.py:factory"',
         trust="trust_pickle = true" if trust_pickle else "# trust_pickle = false",
         inputs="\n".join(map(_line, inputs)) or '# input = "float32[1,3,224,224]"',
         resizes=_words(RESIZES),

@@ -44,7 +44,7 @@ class Options(Common):
 
 
 def run(options: Options, out: Output) -> int:
-    from edgesdk.importing import locate
+    from edgesdk.importing import arch_missing, locate
     from edgesdk.recipe import DEFAULTS, resolve
     from edgesdk.recipe_text import recipe_text
 
@@ -61,15 +61,22 @@ def run(options: Options, out: Output) -> int:
     with out.working() as progress:
         progress.stage("reading the signature")
         inputs, said = _inputs(options.model, source)
-    text = recipe_text(_seen_from(output.parent, located), options.arch, options.trust_pickle, inputs, chosen)
+    missing = arch_missing(located, options.arch)
+    text = recipe_text(
+        _seen_from(output.parent, located), options.arch, options.trust_pickle, inputs, chosen, needs_arch=bool(missing)
+    )
     _write(output, text)
     document = {
         "schema": "edgesdk.init/1",
         "output": str(output),
         "inputs": [spec.to_json() for spec in inputs],
-        "note": said,
+        "note": " ".join(filter(None, (missing and f"{missing.message} {missing.fix}", said))),
+        "warnings": [{"code": missing.code, "message": f"{missing.message} {missing.fix}"}] if missing else [],
     }
-    lines = [f"{output}", *([f"  {said}"] if said else []), f"  next  edgesdk package --recipe {output}"]
+    notes = [f"  warning: {missing.message} {missing.fix}"] if missing else []
+    notes += [f"  {said}"] if said else []
+    first = "fill in arch, then " if missing else ""
+    lines = [f"{output}", *notes, f"  next  {first}edgesdk package --recipe {output}"]
     out.answer(document, lambda console: console.print("\n".join(lines), markup=False), str(output))
     return 0
 

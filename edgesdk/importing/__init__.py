@@ -12,14 +12,24 @@ from typing import TYPE_CHECKING
 from edgesdk.artifacts import Model, Source
 from edgesdk.errors import InputError
 from edgesdk.importing._base import Importer, ImportOptions, Located
-from edgesdk.importing._locate import locate
+from edgesdk.importing._locate import arch_missing, locate
 from edgesdk.importing._sniff import sniff
 from edgesdk.registry import collect
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["ImportOptions", "Importer", "Located", "import_model", "import_module", "importers", "locate", "sniff"]
+__all__ = [
+    "ImportOptions",
+    "Importer",
+    "Located",
+    "arch_missing",
+    "import_model",
+    "import_module",
+    "importers",
+    "locate",
+    "sniff",
+]
 
 
 @functools.cache

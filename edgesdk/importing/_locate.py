@@ -134,6 +134,18 @@ def _files_of(kind: str, path: Path, options: ImportOptions) -> tuple[Path, ...]
     return (path,)
 
 
+def arch_missing(located: Located, arch: str | None) -> InputError | None:
+    """What an import of weights alone will refuse, as far as it is known from the file's kind: a network is needed, too."""
+    if located.kind not in _TAKES_ARCH or arch:
+        return None
+    return InputError(
+        "arch_missing", f"{located.text} holds weights without the network that they belong to, and no arch is given.",
+        why="The code that makes the network isn't in the file.",
+        fix="Say where it is: --arch file.py:FACTORY (or torchvision:NAME, timm:NAME), or arch under [model] in the recipe. "
+        f"'edgesdk inspect {located.text}' tells what the names of the weights look like.",
+    )  # fmt: skip
+
+
 def _locate_name(text: str, library: str, name: str) -> Located:
     if not name or (library == "hf" and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)):
         raise UsageError(

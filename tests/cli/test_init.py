@@ -99,3 +99,21 @@ def test_a_missing_model(call: Call) -> None:
     ran = call("init", "nowhere.pt2")
     assert ran.code == 3 and "nowhere.pt2" in ran.err
     assert list(Path.cwd().iterdir()) == []
+
+
+def test_weights_alone_need_their_network_and_init_and_dry_run_say_so(call: Call) -> None:
+    import torch
+
+    torch.save(torch.nn.Linear(3, 4).state_dict(), "w.pth")
+    ran = call("init", "w.pth", "--json")
+    (warning,) = ran.document["warnings"]
+    assert ran.code == 0 and warning["code"] == "arch_missing" and "--arch file.py:FACTORY" in warning["message"]
+    assert "TO BE FILLED IN" in Path("w.toml").read_text()
+    ran = call("init", "w.pth", "--force")
+    assert "warning: w.pth holds weights" in ran.out and "next  fill in arch, then edgesdk package" in ran.out
+    for words in (("--recipe", "w.toml"), ("w.pth", "--target", "linux")):
+        ran = call("package", *words, "--dry-run", "--json")
+        assert (ran.code, ran.document["code"]) == (3, "arch_missing")
+    assert call("init", "w.pth", "--arch", "torchvision:resnet18", "--force", "--json").document["warnings"] == []
+    assert "TO BE FILLED IN" not in Path("w.toml").read_text()
+    assert call("package", "--recipe", "w.toml", "--dry-run").code == 0
