@@ -66,14 +66,15 @@ def run(options: Options, out: Output) -> int:
         _seen_from(output.parent, located), options.arch, options.trust_pickle, inputs, chosen, needs_arch=bool(missing)
     )
     _write(output, text)
+    warning = f"{missing.message} {missing.fix}" if missing else ""
     document = {
         "schema": "edgesdk.init/1",
         "output": str(output),
         "inputs": [spec.to_json() for spec in inputs],
-        "note": " ".join(filter(None, (missing and f"{missing.message} {missing.fix}", said))),
-        "warnings": [{"code": missing.code, "message": f"{missing.message} {missing.fix}"}] if missing else [],
+        "note": " ".join(filter(None, (warning, said))),
+        "warnings": [{"code": missing.code, "message": warning}] if missing else [],
     }
-    notes = [f"  warning: {missing.message} {missing.fix}"] if missing else []
+    notes = [f"  warning: {warning}"] if warning else []
     notes += [f"  {said}"] if said else []
     first = "fill in arch, then " if missing else ""
     lines = [f"{output}", *notes, f"  next  {first}edgesdk package --recipe {output}"]
