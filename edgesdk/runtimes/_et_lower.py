@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgesdk._memory import park
+from edgesdk._worker import lacks_memory
 from edgesdk.artifacts import Lowered, Model, Rung, Warn
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes import _et_layers as layers
@@ -154,7 +155,9 @@ def _runs(model: Model, config: LowerConfig, refused: Mapping[str, str]) -> bool
             made = _make(program, attempt)
             check = functools.partial(_try, replace(model, program=program), made.edge, "xnnpack")
             made.write(Path(folder) / "trial.pte", check)
-        except Exception:  # whatever it is, the answer is no
+        except Exception as error:  # whatever it is, the answer is no
+            if lacks_memory(error):
+                raise
             return False
     return True
 
@@ -184,6 +187,8 @@ def _climb_down(model: Model, program: ExportedProgram, order: Order) -> Made:
         except (EdgeError, OSError):
             raise
         except Exception as error:  # whatever a compiler raises, a slower file may still be possible
+            if lacks_memory(error):  # this machine's state, which must not shape a file
+                raise
             attempt.failure = error
             first = first or error
     raise lowering_failed(first or RuntimeError("no attempt was made"), program, order.backend) from first

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgesdk._memory import park, relieve
+from edgesdk._worker import lacks_memory
 from edgesdk.artifacts import Dim, Model, Signature
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes import _ts_alias
@@ -58,6 +59,8 @@ def export(model: Model, program: ExportedProgram, opset: int, *, quick: bool = 
             try:
                 made = _by_program(model, program, opset)
             except Exception as exc:  # the exporter raises anything
+                if lacks_memory(exc):
+                    raise
                 raise _refused(exc, program) from exc
     _name_sizes(made, model.signature)
     return made
@@ -158,7 +161,9 @@ def _through_torchscript(model: Model, program: ExportedProgram, opset: int) -> 
         made = onnx_ir.load(file)
         onnx_ir.external_data.load_to_model(made)
         return made
-    except Exception:  # whatever it was, the other exporter reports it better
+    except Exception as exc:  # whatever it was, the other exporter reports it better
+        if lacks_memory(exc):  # this machine's state, which must not shape a file
+            raise
         return None
     finally:
         folder.cleanup()

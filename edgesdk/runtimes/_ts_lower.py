@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from edgesdk._memory import park, relieve
+from edgesdk._worker import lacks_memory
 from edgesdk.artifacts import Layer, Model, Warn
 from edgesdk.errors import UnsupportedError
 from edgesdk.runtimes import _ts_ops, _ts_save
@@ -213,7 +214,9 @@ def _from_script(script: torch.jit.ScriptModule, config: LowerConfig) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that all of TorchScript is deprecated, our own warning says
             frozen = torch.jit.freeze(script)
-    except RuntimeError:  # freezing is an optimization; not every module can be frozen
+    except RuntimeError as error:  # freezing is an optimization; not every module can be frozen
+        if lacks_memory(error):
+            raise
         return script._c
     drop_no_grad(frozen.graph)
     return frozen._c
