@@ -79,7 +79,7 @@ class Search:
         return best[0], best[1], guarded
 
     def _try(self, keep: tuple[str, ...]) -> tuple[Lowered, Verification, Evaluation, str | None]:
-        words = f"{self.id} with {len(keep)} layers in float" if keep else self.id
+        words = f"{self.id} with {len(keep)} layer{'s' if len(keep) > 1 else ''} in float" if keep else self.id
         self.tools.report(f"measuring {words}", None)
         lowered, verification = self.tools.lower(keep, self.folder / f"float-{len(keep)}")
         found = self.tools.evaluate(lowered)

@@ -39,6 +39,11 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, (str, TensorSpec)) else value
 
 
+def _as_text(value: Any) -> Any:
+    """Python callers may give paths where a text such as ``file.py:dataset`` is also taken."""
+    return str(value) if isinstance(value, Path) else value
+
+
 def _choose(value: Any, known: Iterable[str]) -> Any:
     if isinstance(value, str) and value not in known:
         raise PydanticCustomError("unknown_choice", "unknown choice", {"word": value, "nearest": nearest(value, known)})
@@ -166,9 +171,9 @@ class PackageConfig(_Frozen):
     trust_pickle: StrictBool = False
     preprocess: PreprocessOptions | None = None
     labels: Path | None = None
-    calibration: str | None = None
-    eval: str | None = None
-    metric: str | None = None
+    calibration: Annotated[str | None, BeforeValidator(_as_text)] = None
+    eval: Annotated[str | None, BeforeValidator(_as_text)] = None
+    metric: Annotated[str | None, BeforeValidator(_as_text)] = None
     max_drop: Annotated[float, Field(strict=True, ge=0, le=100)] | None = None
     prune: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
     name: Name | None = None

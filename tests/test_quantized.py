@@ -54,7 +54,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made(lab: Path, out: Path, model: str = "digits.pt2", **options: Any) -> edgesdk.Package:
-    data = {"calibration": str(lab / "cal.npz"), "eval": str(lab / "eval.npz")}
+    data = {"calibration": lab / "cal.npz", "eval": str(lab / "eval.npz")}  # paths and texts are both taken
     return edgesdk.package(
         lab / model, "android", output=out, **{"runtime": "onnx", "quantize": "static-int8", **data, **options}
     )
