@@ -156,12 +156,13 @@ def from_system(exc: Exception) -> InputError | None:
 
 
 def _for_place(path: Path, fix: str) -> str:
-    """The advice for a file of the cache or the temporary folder: -o chooses neither."""
+    """The advice for a file of the cache or of a temporary folder of ours: -o chooses neither."""
     from edgesdk import cache
 
-    for folder in (cache.root(), Path(tempfile.gettempdir())):
-        if path.absolute().is_relative_to(folder.absolute()):
-            return fix.replace("write elsewhere with -o", _disk.elsewhere(path))
+    place, temporary = path.absolute(), Path(tempfile.gettempdir()).absolute()
+    ours = temporary in place.parents and place.relative_to(temporary).parts[0].startswith("edgesdk-")
+    if ours or place.is_relative_to(cache.root().absolute()):
+        return fix.replace("write elsewhere with -o", _disk.elsewhere(path))
     return fix
 
 

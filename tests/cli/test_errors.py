@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,11 @@ def test_the_file_system_refuses(number: int, code: str, words: str) -> None:
 
 def test_a_full_cache_is_not_moved_by_the_option_for_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGESDK_CACHE_DIR", "small/cache")
-    for path, words in (("small/cache/work/ab/x", "EDGESDK_CACHE_DIR=FOLDER"), ("out/x.pte", "elsewhere with -o")):
+    temporary = tempfile.gettempdir()  # an output may lie there, too
+    for path, words in (
+        ("small/cache/work/ab/x", "EDGESDK_CACHE_DIR=FOLDER"), (f"{temporary}/edgesdk-verify-a/x", "TMPDIR=FOLDER"),
+        ("out/x.pte", "elsewhere with -o"), (f"{temporary}/out/x.pte", "elsewhere with -o"),
+    ):  # fmt: skip
         error = _errors.from_system(OSError(errno.ENOSPC, "full", path))
         assert error and words in error.fix
 

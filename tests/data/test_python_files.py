@@ -187,8 +187,12 @@ def test_what_is_no_exception_is_the_dataset_s_fault_too(
 
 
 def test_ctrl_c_itself_stays_what_it_is(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        written(f"{file}:interrupts", facts(), tmp_path)
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            written(f"{file}:interrupts", facts(), tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, inherited)
 
 
 def test_code_that_fails_to_load_is_told_with_its_line(tmp_path: Path) -> None:
