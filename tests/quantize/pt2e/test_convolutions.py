@@ -46,6 +46,7 @@ def test_a_one_dimensional_convolution_kept_float_does_not_drag_the_others_along
     assert case.lowered.delegated_fraction == 1.0 and case.snr() > GOOD
 
 
+@pytest.mark.slow
 def test_a_dead_channel_keeps_its_bias(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1))
@@ -67,6 +68,7 @@ def test_small_weights_keep_their_precision(tmp_path: Path) -> None:
     assert lower(net, (torch.randn(1, 3, 6, 6),), tmp_path, "static-int8").snr() > GOOD
 
 
+@pytest.mark.slow
 def test_relu6_is_computed_within_the_convolution(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU6(), nn.Conv2d(8, 4, 1))

@@ -40,6 +40,7 @@ def test_pitfall_q_15_two_linears_on_one_activation_with_a_dynamic_length_run(tm
         assert case.snr(noise([(1, size, 32)], 4, seed=2)) > GOOD
 
 
+@pytest.mark.slow
 def test_pitfall_q_08_recurrent_layers_are_quantized_step_by_step(tmp_path: Path) -> None:
     torch.manual_seed(0)
     case = lower(Recurrent(), (torch.randn(1, 3, 4),), tmp_path, "dynamic-int8")
@@ -59,6 +60,7 @@ class Cell(nn.Module):
         return y, h, c
 
 
+@pytest.mark.slow
 def test_pitfall_q_08_an_lstm_with_its_state_passed_in_shrinks_fourfold(tmp_path: Path) -> None:
     torch.manual_seed(0)
     inputs = (torch.randn(1, 2, 64), torch.randn(2, 1, 128), torch.randn(2, 1, 128))

@@ -114,6 +114,7 @@ def test_pitfall_q_15_a_layer_whose_scales_the_engine_refuses_stays_float_alone(
     assert snr(got, wanted) > 15
 
 
+@pytest.mark.slow
 def test_pitfall_q_15_a_layer_that_fails_at_load_is_found_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +214,7 @@ def test_what_is_computed_from_the_state_alone_is_no_constant(scheme: str, tmp_p
     assert _in_a_row(case, net) > (15 if scheme == "weight-int4" else 25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell])
 @pytest.mark.parametrize("scheme", ["static-int8", "dynamic-int8", "weight-int8"])
 def test_cells_are_named_by_their_weights_and_quantized_where_they_can_be(

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -35,6 +36,7 @@ def quantized_elsewhere(path: Path) -> tuple[np.ndarray, np.ndarray]:
         return x.numpy(), converted(x).numpy()
 
 
+@pytest.mark.slow
 def test_a_converted_program_is_imported_and_lowered(tmp_path: Path) -> None:
     x, wanted = quantized_elsewhere(tmp_path / "q.pt2")
     model = import_model(locate(str(tmp_path / "q.pt2")))

@@ -45,6 +45,7 @@ class Hostile(nn.Module):
         return self.last(self.even(self.wide(self.first(x))))
 
 
+@pytest.mark.slow
 def test_a_channel_that_drowns_the_others_is_found_by_its_effect_and_restoring_it_helps(tmp_path: Path) -> None:
     inputs = (torch.randn(1, 8, 4, 4),)
     worst = errors(Hostile(), inputs, tmp_path, "static-int8")[0]

@@ -12,7 +12,9 @@ from tests.quantize.pt2e.helpers import lower
 
 X = (torch.randn(4, 32, generator=torch.Generator().manual_seed(0)),)
 FLOORS = {"static-int8": 25.0, "dynamic-int8": 30.0, "weight-int8": 35.0}
-SCHEMES = pytest.mark.parametrize("scheme", FLOORS)
+SCHEMES = pytest.mark.parametrize(
+    "scheme", [pytest.param(scheme, marks=() if scheme == "weight-int8" else pytest.mark.slow) for scheme in FLOORS]
+)
 
 
 def draw(*shape: int) -> nn.Parameter:

@@ -39,6 +39,7 @@ def test_every_layer_is_accounted_for(depthwise: Case) -> None:
     assert {layer.name: layer.bytes for layer in depthwise.lowered.layers}["depth.0"] == 16 * 9 * 4
 
 
+@pytest.mark.slow
 def test_the_same_samples_give_the_same_bytes_and_the_model_stays_as_it_was(depthwise: Case, tmp_path: Path) -> None:
     program = depthwise.model.program
     assert program is not None
@@ -67,6 +68,7 @@ def test_batch_norm_is_folded(depthwise: Case) -> None:
     assert not any("batch_norm" in name for name in depthwise.lowered.leftovers)
 
 
+@pytest.mark.slow
 def test_dynamic_sizes_stay_dynamic(tmp_path: Path) -> None:
     inputs = (torch.randn(2, 3, 12, 12),)
     batch = torch.export.Dim("batch", min=1, max=4)
@@ -110,6 +112,7 @@ def test_portable_kernels_run_the_int8_file(tmp_path: Path) -> None:
     assert case.snr() > GOOD and case.lowered.delegates == 0
 
 
+@pytest.mark.slow
 def test_attention_keeps_its_float_islands_and_says_so(tmp_path: Path) -> None:
     case = lower(Attention(), (torch.randn(1, 6, 16),), tmp_path, "static-int8")
     assert case.snr() > 25
@@ -117,6 +120,7 @@ def test_attention_keeps_its_float_islands_and_says_so(tmp_path: Path) -> None:
     assert "scaled_dot_product_attention" in islands and "gelu" in islands
 
 
+@pytest.mark.slow
 def test_pitfall_q_08_a_recurrent_layer_stays_float_and_the_report_says_why(tmp_path: Path) -> None:
     case = lower(Recurrent(), (torch.randn(1, 3, 4),), tmp_path, "static-int8")
     layers = {layer.name: layer for layer in case.lowered.layers}
@@ -200,6 +204,7 @@ def test_only_sums_that_are_read_as_integers_are_rounded(tmp_path: Path) -> None
     assert case.snr() > GOOD
 
 
+@pytest.mark.slow
 def test_the_shortcuts_of_lowering_give_the_same_bytes(
     depthwise: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

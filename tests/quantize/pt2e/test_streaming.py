@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -52,6 +53,7 @@ def observed(folder: Path, count: int) -> int:
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
 
 
+@pytest.mark.slow
 def test_pitfall_q_19_memory_does_not_grow_with_the_number_of_samples(tmp_path: Path) -> None:
     feeds = [{"x0": np.random.default_rng(i).standard_normal((1, 1, SIDE, SIDE)).astype(np.float32)} for i in range(64)]
     data = store(tmp_path / "c", feeds)
