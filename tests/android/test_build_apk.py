@@ -60,7 +60,8 @@ def test_pitfall_p_04_misaligned_libraries_are_found(apk: Path, tmp_path: Path) 
     with zipfile.ZipFile(shifted, "w") as archive:
         archive.writestr("AndroidManifest.xml", b"x" * 100)
         archive.writestr(f"lib/{ABI}/libfbjni.so", bytes(library))
-    assert [f.code for f in lint([shifted], [ABI])] == ["zip_unaligned"]
+    missing = {"library_missing"}  # those that it needs in turn were left out here
+    assert {f.code for f in lint([shifted], [ABI])} - missing == {"zip_unaligned"}
 
     (start,) = struct.unpack_from("<Q", library, 32)
     size, count = struct.unpack_from("<HH", library, 54)
@@ -72,7 +73,7 @@ def test_pitfall_p_04_misaligned_libraries_are_found(apk: Path, tmp_path: Path) 
     with zipfile.ZipFile(small, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("AndroidManifest.xml", b"x")
         archive.writestr(f"lib/{ABI}/libfbjni.so", bytes(library))
-    assert [f.code for f in lint([small], [ABI])] == ["segments_4k"]
+    assert {f.code for f in lint([small], [ABI])} - missing == {"segments_4k"}
 
 
 @pytest.mark.slow
