@@ -46,12 +46,14 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+@pytest.mark.slow
 def test_one_death_may_be_chance_so_the_work_is_done_again(tmp_path: Path, number: int) -> None:
     run, pool = attempt(tmp_path, number, 1)
     with pool:
         assert run() == {"lived": True}
 
 
+@pytest.mark.slow
 def test_killed_twice_is_an_error_that_says_so_and_no_crash_of_the_compiler(tmp_path: Path) -> None:
     run, pool = attempt(tmp_path, signal.SIGKILL, 9)
     with pool, pytest.raises(InputError, match="the system ended the worker") as caught:
@@ -60,6 +62,7 @@ def test_killed_twice_is_an_error_that_says_so_and_no_crash_of_the_compiler(tmp_
     assert len((tmp_path / "deaths").read_text()) == 2
 
 
+@pytest.mark.slow
 def test_what_crashes_by_itself_twice_always_does(tmp_path: Path) -> None:
     run, pool = attempt(tmp_path, signal.SIGABRT, 9)
     with pool, pytest.raises(WorkerCrashed, match="SIGABRT"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from edgesdk.artifacts import Dim, Signature, TensorSpec
 from edgesdk.preprocess import PreprocessSpec
@@ -30,6 +31,7 @@ def test_dimensions_of_one_symbol_have_one_size() -> None:
     assert all(case.feeds[0]["a"].shape[0] == case.feeds[0]["b"].shape[1] for case in cases)
 
 
+@pytest.mark.slow
 def test_a_huge_upper_bound_is_halved_until_it_fits_in_memory() -> None:
     cases = make_cases(_signature(TensorSpec("x", "float32", (1, 3, Dim(32, 65536), Dim(32, 65536)))), int_ranges={})
     assert max(case.feeds[0]["x"].size for case in cases) <= 2**24

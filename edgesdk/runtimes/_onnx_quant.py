@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgesdk._memory import give_back
+from edgesdk._memory import give_back, trim
 from edgesdk.errors import EdgeError
 from edgesdk.runtimes._onnx_run import _failed, open_session, options
 from edgesdk.runtimes._onnx_write import weight_bytes, write
@@ -68,7 +68,7 @@ class Probe:
         with _watched(graph, names):
             write(graph, path, _EXTERNAL_ABOVE)
         self._session = _opened(path)
-        give_back()
+        trim()  # a session is no cycle: nothing to collect
         self._inputs = {i.name for i in self._session.get_inputs()}
         self._names = [n for n in names if n not in self._inputs]
         self._fed = [n for n in names if n in self._inputs]
@@ -111,7 +111,7 @@ class Probe:
     def close(self) -> None:
         del self._session
         self._folder.cleanup()
-        give_back()
+        trim()
 
     def __enter__(self) -> Probe:
         return self

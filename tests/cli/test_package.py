@@ -210,6 +210,7 @@ def test_report_refuses_what_is_no_document(tmp_path: Path) -> None:
     assert run(tmp_path, "report", "gone.json", "-o", "r.html").code == 3
 
 
+@pytest.mark.slow
 def test_report_of_a_folder_without_one_names_a_command_that_works(tmp_path: Path) -> None:
     document = {"schema": "edgesdk.package/1", "name": "net", "variants": []}
     (tmp_path / "a1" / "my net-linux").mkdir(parents=True)

@@ -42,6 +42,7 @@ print(sum(int(line.split()[1]) * (1 if line.startswith("VmHWM") else -1) for lin
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed], ids=["stored", "compressed"])
+@pytest.mark.slow
 def test_pitfall_q_19_memory_is_constant_in_the_number_of_samples(tmp_path: Path, save) -> None:
     count = 1000
     noise = (np.random.default_rng(0).random((count, 3, 64, 64)) * 255).round().astype(np.uint8)

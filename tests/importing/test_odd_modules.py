@@ -93,6 +93,7 @@ def test_names_are_neither_empty_nor_twice_there() -> None:
 
 
 @pytest.mark.parametrize("runtime", ["executorch", "onnx", "torchscript"])
+@pytest.mark.slow
 def test_a_changed_input_is_no_output_and_the_callers_array_stays(runtime: str, tmp_path: Path) -> None:
     model, x = imported(WritesItsInput()), np.random.default_rng(0).normal(size=(2, 4)).astype("float32")
     kept = x.copy()
@@ -124,6 +125,7 @@ def test_writes_to_parts_of_a_tensor_reach_onnx(shape: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("batch", [1, 3, 4])
 @pytest.mark.parametrize("net", [nn.GRU(4, 3, batch_first=True), nn.LSTMCell(4, 3)], ids=["gru", "lstm cell"])
+@pytest.mark.slow
 def test_pitfall_e_02_layers_that_split_a_tensor_keep_a_dynamic_batch_in_executorch(
     net: nn.Module, batch: int, tmp_path: Path
 ) -> None:

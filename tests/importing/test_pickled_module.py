@@ -60,6 +60,7 @@ def answer(model: Model) -> float:
 
 
 @pytest.mark.parametrize("name", ["alone", "legacy", "inside", "parallel"])
+@pytest.mark.slow
 def test_pitfall_i_01_a_pickled_module_is_refused_with_its_class_and_a_safer_way(saved: Path, name: str) -> None:
     with pytest.raises(InputError) as caught:
         load(saved / f"{name}.pt")
@@ -89,6 +90,7 @@ def test_pitfall_i_02_a_file_without_the_class_is_told(saved: Path, tmp_path: Pa
         load(saved / "alone.pt", trust_pickle=True, arch=f"{tmp_path}/gone.py")
 
 
+@pytest.mark.slow
 def test_pitfall_i_02_a_class_of_a_lost_package_is_named(tmp_path: Path) -> None:
     package = tmp_path / "lost_package"
     package.mkdir()

@@ -65,6 +65,7 @@ def accuracy(program: Any) -> float:
     return sum(right) / len(right)
 
 
+@pytest.mark.slow
 def test_training_improves_the_float_weights_for_unseen_samples(tmp_path: Path) -> None:
     given = model()
     heard: list[str] = []
@@ -85,6 +86,7 @@ def test_pitfall_q_13_the_stages_are_told_in_one_metric(tmp_path: Path) -> None:
     assert "float" in told.message and "converted" in told.message
 
 
+@pytest.mark.slow
 def test_the_tuned_file_computes_what_the_trained_graph_does(tmp_path: Path) -> None:
     lowered = RUNTIME.lower(model(), config(tmp_path, epochs=6, batch=16), tmp_path / "q.pte")
     assert {layer.precision for layer in lowered.layers} == {"int8"} and lowered.delegated_fraction == 1.0
@@ -95,6 +97,7 @@ def test_the_tuned_file_computes_what_the_trained_graph_does(tmp_path: Path) -> 
     assert sum(right) / 64 > 0.65
 
 
+@pytest.mark.slow
 def test_the_model_stays_as_it_was_and_training_is_repeatable(tmp_path: Path) -> None:
     given = model()
     assert given.program is not None
@@ -111,6 +114,7 @@ def test_the_model_stays_as_it_was_and_training_is_repeatable(tmp_path: Path) ->
     assert not torch.equal(other.program.state_dict["head.weight"], first.program.state_dict["head.weight"])
 
 
+@pytest.mark.slow
 def test_pitfall_q_11_stopped_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     settings = config(tmp_path, epochs=2, batch=16)
     whole = Trainer(model(), settings)
@@ -136,6 +140,7 @@ def test_pitfall_q_11_zero_points_stay_within_int8(tmp_path: Path) -> None:
     assert points and all(int(v.min()) >= -128 and int(v.max()) <= 127 for v in points)
 
 
+@pytest.mark.slow
 def test_a_fixed_batch_is_trained_by_adding_up_gradients(tmp_path: Path) -> None:
     """One sample at a time: the same way downhill, though ranges are measured sample by sample."""
     settings = config(tmp_path, 16, epochs=1, batch=8, learning_rate=1e-3)
@@ -198,6 +203,7 @@ CASES: dict[str, tuple[nn.Module, Any, str]] = {
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
+@pytest.mark.slow
 def test_the_loss_follows_from_output_and_label(case: str, tmp_path: Path) -> None:
     net, label, loss = CASES[case]
     data = store(tmp_path, noise([(1, 4, 6, 6)], 4), [label] * 4)

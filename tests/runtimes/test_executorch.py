@@ -134,12 +134,14 @@ def test_pitfall_e_09_other_memory_orders_are_read_rightly(view: str, cnn: Built
     assert difference(cnn.runner().run([given])[0], wanted) <= CLOSE
 
 
+@pytest.mark.slow
 def test_pitfall_e_09_weights_in_another_order(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 1)).to(memory_format=torch.channels_last)
     assert build(net, (torch.randn(1, 3, 6, 6),), tmp_path).error() <= CLOSE
 
 
 @pytest.mark.parametrize("where", ["input", "weight"])
+@pytest.mark.slow
 def test_pitfall_e_09_numpys_new_axis_has_no_stride(where: str, tmp_path: Path) -> None:
     """``array[:, None]`` has the stride 0 in its new dimension: every grey picture from NumPy looks like this."""
     odd = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 6, 6)).astype(np.float32)[:, None])
@@ -349,6 +351,7 @@ def test_errors_are_ours(cnn: Built) -> None:
         cnn.runner().run([np.zeros((2, 2), np.complex64)])
 
 
+@pytest.mark.slow
 def test_threads_asked_for_while_a_program_is_open_do_not_end_the_process(tmp_path: Path) -> None:
     """One pool serves the process, and open programs point into it: a new one under them is a segmentation fault."""
     import subprocess

@@ -28,10 +28,8 @@ def upstream(net: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> bytes:
         return bytes(manager.to_executorch().buffer)
 
 
-QUICK = {"cnn", "masked_attention"}
-
-
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in sorted(NETS)])
+@pytest.mark.parametrize("name", sorted(NETS))
+@pytest.mark.slow
 def test_the_file_equals_upstreams_to_the_byte(name: str) -> None:
     net, inputs = NETS[name]
     plain = upstream(net, inputs)
@@ -41,7 +39,8 @@ def test_the_file_equals_upstreams_to_the_byte(name: str) -> None:
     assert quick == plain
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in sorted(NETS)])
+@pytest.mark.parametrize("name", sorted(NETS))
+@pytest.mark.slow
 def test_the_compiler_leaves_the_weights_that_it_shares_as_they_are(name: str) -> None:
     net, inputs = NETS[name]
     before = {key: value.clone() for key, value in net.state_dict().items()}
@@ -105,6 +104,7 @@ def test_yaml_of_another_form_is_refused(line: str) -> None:
         _et_import.parse_edge_yaml(f"- func: aten::x\n{line}\n")
 
 
+@pytest.mark.slow
 def test_importing_the_compiler_is_lean_and_leaves_no_stub(tmp_path: Path) -> None:
     code = (
         "import sys; from edgesdk.runtimes._et_import import LAZY, import_compiler; import_compiler();"

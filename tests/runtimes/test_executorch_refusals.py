@@ -95,6 +95,7 @@ REPLACED: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[torc
 
 
 @pytest.mark.parametrize("operator", sorted(REPLACED))
+@pytest.mark.slow
 def test_replacements_lower_and_give_the_same(operator: str, tmp_path: Path) -> None:
     original, replacement = REPLACED[operator]
     (got,) = build(replacement, (X,), tmp_path).run()
@@ -107,6 +108,7 @@ def test_pitfall_e_07_complex_numbers(tmp_path: Path) -> None:
     assert "real-valued front end" in error.fix and "--runtime onnx" in error.fix
 
 
+@pytest.mark.slow
 def test_pitfall_e_13_a_generous_upper_bound(tmp_path: Path) -> None:
     sizes = {2: torch.export.Dim("h", min=4, max=4096), 3: torch.export.Dim("w", min=4, max=4096)}
     dims = [(1, 3, Dim(4, 4096), Dim(4, 4096))]
@@ -147,6 +149,7 @@ def break_visitor(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     monkeypatch.setattr(_node_visitor_dict[target], "define_node", define_node)
 
 
+@pytest.mark.slow
 def test_the_ladder_leaves_out_the_offending_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     break_visitor(monkeypatch, "aten.max_pool2d.default")
     net, inputs = nets()["cnn"]
@@ -159,6 +162,7 @@ def test_the_ladder_leaves_out_the_offending_operator(tmp_path: Path, monkeypatc
     assert "max_pool2d" in note.message and "no such luck" in note.message
 
 
+@pytest.mark.slow
 def test_the_ladder_ends_with_portable_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 
@@ -181,6 +185,7 @@ def test_the_pipeline_may_ask_for_a_lower_rung(rung: Any, left: set[str], tmp_pa
     assert built.error() < 1e-5
 
 
+@pytest.mark.slow
 def test_a_back_end_that_takes_nothing_is_refused(tmp_path: Path) -> None:
     net = nn.Embedding(10, 4).double()
     model = model_of(net, (torch.tensor([1, 2]),))

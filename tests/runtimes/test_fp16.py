@@ -62,6 +62,7 @@ def test_pitfall_n_02_they_stay_float32_and_the_rest_is_half(masked: Model) -> N
 
 
 @pytest.mark.parametrize("runtime", ["onnx", "torchscript"])
+@pytest.mark.slow
 def test_pitfall_n_02_no_runtime_overflows(masked: Model, tmp_path: Path, runtime: str) -> None:
     half = to_half(masked, [feed(masked)])
     _, runner = graphs.lowered(runtime, half, tmp_path, LowerConfig(quantization="fp16"))
@@ -75,6 +76,7 @@ def test_pitfall_n_02_no_runtime_overflows(masked: Model, tmp_path: Path, runtim
         assert abs(float(energy) / float(wanted["energy"]) - 1) < ELEVEN_BITS
 
 
+@pytest.mark.slow
 def test_inputs_and_outputs_stay_float32_and_the_file_halves(tmp_path: Path) -> None:
     model = graphs.picture_model()
     whole, _ = graphs.lowered("onnx", model, tmp_path)

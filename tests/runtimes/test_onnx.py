@@ -26,6 +26,7 @@ def picture() -> Model:
 
 
 @pytest.mark.parametrize("rung", ["full", "portable"])
+@pytest.mark.slow
 def test_pitfall_o_07_other_sizes_answer_as_the_original(tmp_path: Path, rung: str) -> None:
     """Both exporters: the quick one, and torch's newer one that a lower rung takes."""
     model = graphs.sentence_model()
@@ -113,6 +114,7 @@ def test_pitfall_o_07_suppression_filters_at_another_number_of_boxes(tmp_path: P
 
 
 @pytest.mark.parametrize("rung", ["full", "portable"])
+@pytest.mark.slow
 def test_equal_bytes_in_two_folders_and_no_paths(picture: Model, tmp_path: Path, rung: str) -> None:
     files = []
     for name in ("one", "two"):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from edgesdk._memory import relieve
+from edgesdk._memory import give_back, relieve
 from edgesdk.artifacts import Layer, LayerError
 from edgesdk.quantize._onnx._prepare import let_go
 from edgesdk.quantize._onnx._result import Quantized
@@ -148,4 +148,6 @@ def _alone(
                 for output, array in probe.run(feed):
                     ratios[output].add(answer[output], array)
         found[name] = min((r.db for r in ratios.values()), key=_rank)
+        del one, probe
+        give_back()  # a graph is a cycle
     return found

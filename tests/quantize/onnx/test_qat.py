@@ -43,6 +43,7 @@ def model() -> Model:
     return graphs.model_of(Digits(), (torch.randn(2, 1, 8, 8),), [{0: graphs.BATCH}])
 
 
+@pytest.mark.slow
 def test_trained_then_static(model: Model, tmp_path: Path) -> None:
     """The file holds the trained weights: it answers as the trained program does, not as the one before."""
     samples(tmp_path)

@@ -29,6 +29,7 @@ class UpNet(nn.Module):
 
 @pytest.mark.parametrize("dims", [1, 2])
 @pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.slow
 def test_pitfall_q_04_transposed_convolutions_are_quantized(dims: int, groups: int, tmp_path: Path) -> None:
     torch.manual_seed(0)
     case = lower(UpNet(dims, groups), (torch.randn(1, 4, *[6] * dims),), tmp_path, "static-int8")
@@ -38,6 +39,7 @@ def test_pitfall_q_04_transposed_convolutions_are_quantized(dims: int, groups: i
     assert (why is None) if groups == 1 else "one scale" in str(why)
 
 
+@pytest.mark.slow
 def test_a_one_dimensional_convolution_kept_float_does_not_drag_the_others_along(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), nn.ReLU(), nn.Conv1d(8, 4, 3))

@@ -77,6 +77,7 @@ def test_a_layer_kept_float(tmp_path: Path) -> None:
     assert case.precisions == {"a": "int8", "b": "float32", "c": "int8"} and case.snr() > GOOD
 
 
+@pytest.mark.slow
 def test_it_needs_no_samples_and_gives_the_same_bytes_each_time(tmp_path: Path) -> None:
     model = model_of(Twins(), (torch.randn(1, 5, 32),))
     config = LowerConfig(quantization="dynamic-int8")

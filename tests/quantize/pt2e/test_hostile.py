@@ -48,6 +48,7 @@ def _why(case: Case, name: str) -> str:
 
 @pytest.mark.parametrize(("tensor", "value"), [("weight", NAN), ("bias", NAN), ("bias", INF), ("weight", -INF)])
 @pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.slow
 def test_what_is_no_number_in_the_last_layer_stays_in_the_answer(
     scheme: str, tensor: str, value: float, tmp_path: Path
 ) -> None:
@@ -105,6 +106,7 @@ class Cancels(nn.Module):
         return found
 
 
+@pytest.mark.slow
 def test_pitfall_q_15_a_layer_whose_scales_the_engine_refuses_stays_float_alone(tmp_path: Path) -> None:
     case = lower(Cancels(), (torch.randn(4, 8),), tmp_path, "static-int8")
     assert case.precisions["b"] == "float32" and "ratio of scales" in _why(case, "b")
@@ -126,6 +128,7 @@ def test_pitfall_q_15_a_layer_that_fails_at_load_is_found_and_named(
     assert case.lowered.rung == "full" and "no_delegation" not in case.codes
 
 
+@pytest.mark.slow
 def test_pitfall_q_15_a_layer_that_the_delegate_leaves_behind_is_named(tmp_path: Path) -> None:
     class Unbatched(nn.Module):
         def __init__(self) -> None:
@@ -207,6 +210,7 @@ def _in_a_row(case: Case, net: nn.Module) -> float:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.slow
 def test_what_is_computed_from_the_state_alone_is_no_constant(scheme: str, tmp_path: Path) -> None:
     net = Remembers().eval()
     case = lower(net, (torch.randn(1, 32),), tmp_path, scheme)

@@ -20,6 +20,7 @@ def errors(net: nn.Module, inputs: tuple[torch.Tensor, ...], folder: Path, schem
 
 
 @pytest.mark.parametrize("scheme", ["static-int8", "dynamic-int8"])
+@pytest.mark.slow
 def test_each_quantized_layer_is_measured_and_named_as_in_the_report(scheme: str, tmp_path: Path) -> None:
     net, inputs = nets()["attention"]
     found = errors(net, inputs, tmp_path, scheme)
@@ -55,6 +56,7 @@ def test_a_channel_that_drowns_the_others_is_found_by_its_effect_and_restoring_i
     assert spoilt.snr() < 15 and healed.snr() > 28
 
 
+@pytest.mark.slow
 def test_the_simulation_is_what_the_engine_computes(tmp_path: Path) -> None:
     """The last layer's noise in the simulation is the file's noise on the same samples."""
     torch.manual_seed(0)

@@ -53,6 +53,7 @@ def test_the_rewritten_net_answers_as_before_and_the_model_is_left_alone() -> No
 @pytest.mark.parametrize(("scheme", "precision", "floor"), [
     ("static-int8", "int8", 20.0), ("dynamic-int8", "int8", 30.0), ("weight-int8", "int8", 36.0), ("weight-int4", "int4", 14.0),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_every_matrix_is_quantized_under_its_own_name(
     scheme: str, precision: str, floor: float, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_every_matrix_is_quantized_under_its_own_name(
     assert case.snr() > floor
 
 
+@pytest.mark.slow
 def test_a_layer_that_is_restored_stays_float(tmp_path: Path) -> None:
     case = lower(Products().eval(), (torch.randn(3, 64),), tmp_path, "static-int8", keep_float=("conv1d",))
     assert case.precisions["conv1d"] == "float32" and case.precisions["plain"] == "int8"

@@ -87,6 +87,7 @@ def test_the_file_computes_what_the_net_computes(net: type[Net], scheme: str, tm
     assert lower(net().eval(), X, tmp_path, scheme).snr() > FLOORS[scheme]
 
 
+@pytest.mark.slow
 def test_attention_over_three_inputs(tmp_path: Path) -> None:
     class Attention(nn.Module):
         def __init__(self) -> None:
@@ -109,6 +110,7 @@ def test_a_decoder_layer_whose_weights_are_read_in_unequal_parts(tmp_path: Path)
 
 
 @pytest.mark.parametrize("keep", [(), ("t",)])
+@pytest.mark.slow
 def test_a_convolution_of_one_dimension_that_is_called_twice(keep: tuple[str, ...], tmp_path: Path) -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:

@@ -54,6 +54,7 @@ def test_the_same_samples_give_the_same_bytes_and_the_model_stays_as_it_was(dept
     assert all(torch.equal(before[name], value) for name, value in program.state_dict.items())
 
 
+@pytest.mark.slow
 def test_layers_named_in_keep_float_stay_float(depthwise: Case, tmp_path: Path) -> None:
     net, inputs = nets()["depthwise"]
     kept = lower(net, inputs, tmp_path, "static-int8", keep_float=("depth.0", "add", "cat"))
@@ -169,6 +170,7 @@ class Masked(nn.Module):
         return scores.softmax(-1) @ self.value(x)
 
 
+@pytest.mark.slow
 def test_operators_that_work_with_masks_stay_float(tmp_path: Path) -> None:
     feeds = noise([(1, 6, 16)], 16)
     for i, feed in enumerate(feeds):
@@ -196,6 +198,7 @@ class Encoder(nn.Module):
         return self.last(y)
 
 
+@pytest.mark.slow
 def test_only_sums_that_are_read_as_integers_are_rounded(tmp_path: Path) -> None:
     case = lower(Encoder().eval(), (torch.randn(1, 6, 32),), tmp_path, "static-int8")
     sums = [layer for layer in case.lowered.layers if layer.op == "add"]
@@ -249,6 +252,7 @@ class Positions(nn.Module):
         return self.linear((x + self.table(places)) * 0.5 + 1.0) * mask[..., None]
 
 
+@pytest.mark.slow
 def test_integers_that_count_positions_stay_integers(tmp_path: Path) -> None:
     torch.manual_seed(0)
     case = lower(Positions().eval(), (torch.randn(1, 8, 16),), tmp_path, "static-int8")

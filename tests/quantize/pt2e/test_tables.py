@@ -48,6 +48,7 @@ def lowered(model: Model, data: Path, out: Path, scheme: str, **more: Any) -> Lo
 
 
 @pytest.mark.parametrize(("scheme", "floor"), [("static-int8", 25.0), ("dynamic-int8", 30.0)])
+@pytest.mark.slow
 def test_the_table_becomes_int8_with_the_rest(
     scheme: str, floor: float, model: Model, data: Path, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_the_table_becomes_int8_with_the_rest(
     assert snr(got, wanted) > floor
 
 
+@pytest.mark.slow
 def test_a_tied_head_is_listed_as_what_it_is(tmp_path: Path) -> None:
     net = Words()
     net.head = nn.Linear(64, 600, bias=False)
@@ -77,6 +79,7 @@ def test_a_tied_head_is_listed_as_what_it_is(tmp_path: Path) -> None:
     assert {layer.name: layer.precision for layer in kept.layers} == {name: "float32", "inner": "int8"}
 
 
+@pytest.mark.slow
 def test_the_table_can_be_restored_and_its_noise_is_measured(model: Model, data: Path, tmp_path: Path) -> None:
     kept = lowered(model, data, tmp_path / "k.pte", "static-int8", keep_float=("words",))
     assert {layer.name: layer.precision for layer in kept.layers}["words"] == "float32"

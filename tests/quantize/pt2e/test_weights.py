@@ -31,6 +31,7 @@ class Mlp(nn.Module):
 @pytest.mark.parametrize(("scheme", "precision", "floor", "share"), [
     ("weight-int8", "int8", 39.0, 0.275), ("weight-int4", "int4", 17.0, 0.17),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_pitfall_q_16_the_file_shrinks_as_promised(
     scheme: str, precision: str, floor: float, share: float, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_odd_sizes_get_int8_in_an_int4_file(tmp_path: Path) -> None:
     assert "groups of 32" in str(case.lowered.layers[0].why)
 
 
+@pytest.mark.slow
 def test_recurrent_layers_shrink(tmp_path: Path) -> None:
     case = lower(Recurrent(), (torch.randn(1, 3, 4),), tmp_path, "weight-int8")
     assert set(case.precisions.values()) == {"int8"} and case.snr() > 40
