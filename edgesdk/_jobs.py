@@ -55,6 +55,7 @@ def import_model(args: Json, report: Report) -> Json:
     from edgesdk.importing import import_model as read
     from edgesdk.importing import locate
     from edgesdk.importing._reference import reference_steps
+    from edgesdk.quantize._already import comes_quantized
 
     one_thread()
     gc.disable()  # importing torch and tracing make millions of lasting objects; collections in between find nothing
@@ -78,6 +79,7 @@ def import_model(args: Json, report: Report) -> Json:
             "onnx": model.onnx is not None,
         },
         "warnings": [warn.to_json() for warn in _reference_warnings(model.signature, reference)],
+        "came_quantized": comes_quantized(model),
         **_statistics(model),
     }
 
@@ -200,7 +202,7 @@ def _half(model: Model, folder: Path) -> Model:
 
 def verify(args: Json, report: Report) -> Json:
     """Run a lowered file on its engine over the cases of ``folder``; returns the :class:`Verification` as JSON."""
-    from edgesdk.fidelity import TOLERANCES, compare, run_cases
+    from edgesdk.fidelity import compare, run_cases, tolerance_of
     from edgesdk.samples import is_real, load_cases, load_outputs
 
     runtime = runtime_of(args["runtime"])
@@ -215,7 +217,7 @@ def verify(args: Json, report: Report) -> Json:
     finally:
         runner.close()
     # Integer schemes have no tolerance of their own: the guard judges them on data. Here they must run and be well formed.
-    tolerance = TOLERANCES.get(args["quantization"])
+    tolerance = tolerance_of(args["quantization"], args["came_quantized"])
     measured = is_real if tolerance is None and any(map(is_real, cases)) else None
     engine = f"{args['runtime']} {runtime.version()}"
     result: Json = VERIFICATION.dump_python(

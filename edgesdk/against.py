@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Model, Signature, Verification
 from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, UsageError
-from edgesdk.fidelity import TOLERANCES, compare, run_cases
+from edgesdk.fidelity import TOLERANCES, Tolerance, compare, run_cases, tolerance_of
 from edgesdk.runtimes import find
 from edgesdk.samples import Case, Feed, make_cases
 
@@ -34,6 +34,7 @@ def compare_bundle(
         InputError, UnsupportedError: the model can't be read.
     """
     from edgesdk.importing._reference import reference_steps
+    from edgesdk.quantize._already import comes_quantized
 
     signature = Signature.from_json(bundle.manifest.signature.model_dump(mode="json", exclude_none=True))
     report("reading the model", None)
@@ -48,15 +49,17 @@ def compare_bundle(
 
     fresh = answered(cases)
     kept: Made | None = None
+    rounds = comes_quantized(model)
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for variant in bundle.manifest.variants:
             report(f"running {variant.id}", None)
             if variant.quantization in TOLERANCES:
-                found[variant.id] = _run(bundle, variant, signature, fresh, Path(folder))
+                allowed = tolerance_of(variant.quantization, rounds)
+                found[variant.id] = _run(bundle, variant, signature, fresh, allowed, Path(folder))
             else:  # ranges calibrated on data don't hold on made-up inputs: the bundle's own samples judge
                 kept = kept or answered(_golden(bundle))
-                found[variant.id] = _within(variant, _run(bundle, variant, signature, kept, Path(folder)))
+                found[variant.id] = _within(variant, _run(bundle, variant, signature, kept, None, Path(folder)))
     return found
 
 
@@ -127,7 +130,9 @@ def _words(signature: Signature) -> str:
     return f"{', '.join(map(str, signature.inputs))} → {', '.join(map(str, signature.outputs))}"
 
 
-def _run(bundle: EdgeBundle, variant: Any, signature: Signature, made: Made, folder: Path) -> Verification:
+def _run(
+    bundle: EdgeBundle, variant: Any, signature: Signature, made: Made, tolerance: Tolerance | None, folder: Path
+) -> Verification:
     runtime = find(variant.runtime)
     why = runtime.missing()
     if why is None and variant.backend and variant.backend not in runtime.runs_here:
@@ -143,4 +148,4 @@ def _run(bundle: EdgeBundle, variant: Any, signature: Signature, made: Made, fol
         found = run_cases(runner, signature, made[0])
     finally:
         runner.close()
-    return compare(signature, made[0], made[1], found, TOLERANCES.get(variant.quantization), engine=runtime.name)
+    return compare(signature, made[0], made[1], found, tolerance, engine=runtime.name)

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgesdk import cache as caching
 from edgesdk import targets
-from edgesdk.fidelity import ABSOLUTE_FLOOR, TOLERANCES
+from edgesdk.fidelity import ABSOLUTE_FLOOR, tolerance_of
 from edgesdk.samples import REAL, Case, Feed, is_real, load_cases, load_outputs
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _manifest(
         "postprocess": postprocess(model),
         "labels": model["labels"],
         "license": model["license"],
-        "variants": [_variant(v, job.config.target, scale) for v in variants],
+        "variants": [_variant(v, job.config.target, _allowed(v, imported, scale)) for v in variants],
         "golden": golden,
         "history": _history(job, model, variants),
         "tools": caching.library_versions(),
@@ -118,12 +118,12 @@ _INT8_FLOOR = 0.02
 """Two to three steps of an 8-bit scale over the output's range."""
 
 
-def _allowed(variant: Variant, scale: Mapping[str, float]) -> dict[str, float]:
+def _allowed(variant: Variant, imported: Imported, scale: Mapping[str, float]) -> dict[str, float]:
     """Largest error of each output that the golden vectors may show on a device.
 
     For float files it is what verification allowed, and holds for engines too that could not run here.
     """
-    tolerance = TOLERANCES.get(variant.lowered.quantization)
+    tolerance = tolerance_of(variant.lowered.quantization, imported.came_quantized)
     if tolerance is not None:
         return {name: max(ABSOLUTE_FLOOR, tolerance.relative * largest) for name, largest in scale.items()}
     seen = {o.name: o.max_abs_error for o in variant.verification.outputs}
@@ -133,9 +133,8 @@ def _allowed(variant: Variant, scale: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _variant(variant: Variant, target: str, scale: Mapping[str, float]) -> Json:
+def _variant(variant: Variant, target: str, allowed: Mapping[str, float]) -> Json:
     low, ver = variant.lowered, variant.verification
-    allowed = _allowed(variant, scale)
     return {
         "id": low.id, "runtime": low.runtime, "runtime_version": {"min": low.min_runtime or None, "max": None},
         "backend": low.backend, "quantization": low.quantization, "abis": list(targets.find(target).abis),

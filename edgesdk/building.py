@@ -46,6 +46,7 @@ class Imported:
     macs: int | None
     weight_bytes: int
     warnings: tuple[Warn, ...]
+    came_quantized: bool = False
 
     @property
     def signature(self) -> Signature:
@@ -113,7 +114,7 @@ class Builder:
         return Imported(
             model=result["model"], fingerprint=result["fingerprint"], has=result["has"],
             no_program=from_json(result["no_program"]) if result["no_program"] else None,
-            parameters=result["parameters"], macs=result["macs"], weight_bytes=result["weight_bytes"], warnings=warnings,
+            came_quantized=result["came_quantized"], parameters=result["parameters"], macs=result["macs"], weight_bytes=result["weight_bytes"], warnings=warnings,
         )  # fmt: skip
 
     def read_samples(self) -> None:
@@ -203,6 +204,7 @@ class Builder:
         args = {
             "folder": str(self.folder), "runtime": plan.runtime, "file": str(lowered.path),
             "quantization": plan.quantization, "signature": imported.signature.to_json(),
+            "came_quantized": imported.came_quantized,
         }  # fmt: skip
         with _timed(self, "verify"):
             # Another process than the one that lowered it reads the final bytes.

@@ -45,8 +45,20 @@ TOLERANCES: Mapping[str, Tolerance] = {
     # A user's own file of unknown precision (edgesdk bundle): 20 dB is where int8 that is still useful ends.
     "custom": Tolerance(relative=0.3, snr_db=20.0, flips=0.05),
 }
+_ROUNDED = Tolerance(relative=0.25, snr_db=25.0, flips=0.05)
+"""A model that came quantized computes in steps, and engines round what falls between two of them to different sides."""
 ABSOLUTE_FLOOR = 1e-6
 """Errors below this are never held against an output whose values are (nearly) zero."""
+
+
+def tolerance_of(quantization: str, came_quantized: bool) -> Tolerance | None:
+    """What is allowed between a file and its original; None for schemes that only data can judge.
+
+    Args:
+        quantization: of the file, as ``--quantize`` names it.
+        came_quantized: whether the original rounds to integers itself.
+    """
+    return _ROUNDED if came_quantized and quantization in ("none", "fp16") else TOLERANCES.get(quantization)
 
 
 def run_cases(runner: Runner, signature: Signature, cases: Sequence[Case]) -> list[list[Outputs]]:

@@ -195,7 +195,7 @@ def _warnings(builder: Builder, imported: Imported, variants: Sequence[Variant])
     found = [w.to_json() for w in dict.fromkeys((*imported.warnings, *samples))]
     found += _about_files(variants)
     found += [w.to_json() for w in _never_taken(variants)]
-    if all(v.lowered.quantization == "none" for v in variants) and not builder.samples:
+    if all(v.lowered.quantization == "none" for v in variants) and not (builder.samples or imported.came_quantized):
         found.append(_int8_hint(imported).to_json())
     return found
 

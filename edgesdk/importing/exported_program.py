@@ -149,6 +149,12 @@ def _writer(archive: _Archive) -> str:
 # --- safety -----------------------------------------------------------------------------------------------------------
 
 
+_INSTEAD = {
+    "export::access_subclass_inner_tensor": "The weights are tensors of a class of their own, as torchao.quantize_ makes them. "
+    "Export the float model, and let --quantize do the rest: weight-int8 and dynamic-int8 need no data.",
+}
+
+
 def _check_safe(archive: _Archive) -> None:
     if any(name.startswith("data/aotinductor/") for name in archive.names):
         raise InputError(
@@ -163,7 +169,7 @@ def _check_safe(archive: _Archive) -> None:
         raise UnsupportedError(
             "unsupported_op", f"{archive.path} calls the custom operator {', '.join(custom[:3])}.",
             why="Custom operators live in a library of their own, and no mobile runtime has them.",
-            fix="Export the model without them: rewrite that layer with plain torch operators.",
+            fix=_INSTEAD.get(custom[0], "Export the model without them: rewrite that layer with plain torch operators."),
         )  # fmt: skip
     if not archive.old:
         for part in ("weights", "constants"):

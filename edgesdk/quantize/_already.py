@@ -20,17 +20,28 @@ _ONNX = frozenset({
 _MICROSOFT = ("QLinear", "QGemm", "QAttention", "QEmbed", "DynamicQuantize", "MatMulInteger")
 
 
+def comes_quantized(model: Model) -> bool:
+    """Whether the model computes with rounded numbers before anything is done to it."""
+    return bool(_operators(model))
+
+
 def refuse(model: Model, scheme: str) -> None:
     """Raises:
     UnsupportedError: the model was quantized before it came here.
     """
-    found = _of_program(model.program) if model.program is not None else Counter[str]()
+    found = _operators(model)
     if found:
         raise _refusal(model.source.name, scheme, found)
-    if model.onnx is not None:
+
+
+def _operators(model: Model) -> Counter[str]:
+    """Quantized operators by name."""
+    found = _of_program(model.program) if model.program is not None else Counter[str]()
+    if not found and model.onnx is not None:
         from edgesdk.runtimes._onnx_source import read
 
-        refuse_graph(read(model.onnx), model.source.name, scheme)
+        return _of_graph(read(model.onnx))
+    return found
 
 
 def refuse_graph(graph: ir.Model, name: str, scheme: str) -> None:
@@ -39,11 +50,15 @@ def refuse_graph(graph: ir.Model, name: str, scheme: str) -> None:
     Raises:
         UnsupportedError: it holds quantized operators.
     """
-    from edgesdk.runtimes._onnx_write import graphs
-
-    found = Counter(str(n.op_type) for part in graphs(graph) for n in part if _is_quantized(n))
+    found = _of_graph(graph)
     if found:
         raise _refusal(name, scheme, found)
+
+
+def _of_graph(graph: ir.Model) -> Counter[str]:
+    from edgesdk.runtimes._onnx_write import graphs
+
+    return Counter(str(n.op_type) for part in graphs(graph) for n in part if _is_quantized(n))
 
 
 def _is_quantized(node: Any) -> bool:

@@ -48,6 +48,8 @@ _ELSEWHERE: Mapping[str, str] = {
     "torchvision": "Add org.pytorch:torchvision_ops to the app and load the file there yourself, or cut the model in "
                    "front of this operator (return raw boxes and scores, do the rest in the app).",
     "torchaudio": "Do this step in the app and give the model its result.",
+    "quantized_decomposed": "The graph is quantized in ExecuTorch's form: package the float model with --runtime torchscript "
+                            "--quantize static-int8.",
 }  # fmt: skip
 
 
