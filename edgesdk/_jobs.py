@@ -242,10 +242,13 @@ def check_bundle(args: Json, report: Report) -> Json:
     import edgesdk
     from edgesdk.bundle import EdgeBundle
 
-    bundle = EdgeBundle.open(Path(args["bundle"]))
+    with EdgeBundle.open(Path(args["bundle"])) as bundle:
+        signature = bundle.signature
     for variant in args["variants"]:
         report(f"checking {variant}", None)
-        with edgesdk.load(args["bundle"], variant) as session:
+        with tight():
+            session = edgesdk.load(args["bundle"], variant)
+        with session:
             test = session.self_test()
         if not test.ok:
             raise GateError(
@@ -253,7 +256,7 @@ def check_bundle(args: Json, report: Report) -> Json:
                 why=_why(test) or "The file answers differently in a fresh process.",
                 fix="Run again with --no-cache; if it stays so, the model may not be deterministic.",
             )  # fmt: skip
-    return {"signature": bundle.signature}
+    return {"signature": signature}
 
 
 def against(args: Json, report: Report) -> Json:

@@ -15,6 +15,10 @@ def pytest_configure() -> None:
     gc.set_threshold(50_000)
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # libraries report what is still there at the end
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let go of what the tests of one module left behind; see :func:`_frozen`."""

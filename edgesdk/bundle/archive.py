@@ -126,6 +126,7 @@ class EdgeBundle:
                 raise _errors.unwritable(to, exc) from exc
             with _files.appearing(to) as file:
                 file.write(view)
+        self._forget_pages()
 
     def check(self) -> None:
         """Hash every entry, and see that no model would make its engine open files outside the bundle.
@@ -137,8 +138,10 @@ class EdgeBundle:
         for part in self.manifest.files:
             with self.file(part.name) as view:
                 self._check_hash(part.name, view)
+            self._forget_pages()
         for variant in self.manifest.variants:
             _onnx.check_external_data(self, variant)
+        self._forget_pages()
         self._whole = True
 
     def session(self, variant: str | None = None, *, threads: int | None = None) -> Session:
@@ -160,6 +163,11 @@ class EdgeBundle:
 
     def __repr__(self) -> str:
         return f"EdgeBundle({self.path.name!r}, {len(self.manifest.variants)} variants, signature {self.signature})"
+
+    def _forget_pages(self) -> None:
+        """Pages that were read count as this process's memory, as long as views of other entries keep the file mapped."""
+        if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+            self._data.madvise(mmap.MADV_DONTNEED)
 
     def _check_hash(self, name: str, view: memoryview) -> None:
         part = next((f for f in self.manifest.files if f.name == name), None)

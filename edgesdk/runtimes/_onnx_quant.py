@@ -26,6 +26,8 @@ _TOO_LARGE = 2**30
 batch norms to fold."""
 _LIVE_BYTES = 16 * 2**20
 """Bytes of inner tensors that are alive at once; above, a sample is run once for each group of tensors."""
+_ASKED = 4
+"""Inner tensors that are asked for at once while their sizes are unknown."""
 
 
 def optimise(graph: ir.Model) -> ir.Model:
@@ -98,8 +100,8 @@ class Probe:
         """Tensors that fit together into ``_LIVE_BYTES`` at the first sample's sizes."""
         groups: list[list[str]] = [[]]
         room = _LIVE_BYTES
-        for begin in range(0, len(self._names), 16):
-            part = self._names[begin : begin + 16]
+        for begin in range(0, len(self._names), _ASKED):
+            part = self._names[begin : begin + _ASKED]
             for name, array in zip(part, self._call(part, given), strict=True):
                 if array.nbytes > room and groups[-1]:
                     groups.append([])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+import mmap
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from edgesdk._memory import give_back, relieve
 from edgesdk.artifacts import Layer, LayerError
@@ -26,6 +29,10 @@ Make = Callable[[frozenset[str]], Quantized]
 _ALONE = 64
 """Layers that are tried one by one at most; each takes a load and some runs."""
 _ALONE_SAMPLES = 8
+_LARGE = 1 << 16
+"""Bytes from which a weight is worth a place in a file."""
+_BLOCK = 1 << 16
+"""Values that are compared at once: in float64, five times, they take far more memory than the tensors."""
 _LIMIT = 300.0
 """Decibels beyond which a ratio says nothing; float64 ends there."""
 
@@ -37,6 +44,11 @@ class _Ratio:
         self.signal = self.noise = 0.0
 
     def add(self, wanted: Array, found: Array) -> None:
+        one, two = wanted.reshape(-1), found.reshape(-1)
+        for begin in range(0, one.size, _BLOCK):
+            self._add(one[begin : begin + _BLOCK], two[begin : begin + _BLOCK])
+
+    def _add(self, wanted: Array, found: Array) -> None:
         import numpy as np
 
         a, b = wanted.astype(np.float64), found.astype(np.float64)
@@ -72,17 +84,32 @@ def layer_errors(
         count: samples to measure on.
         with_alone: quantize each layer by itself as well; those inside a branch are in any case.
     """
+    with _on_disk(graph) as forget:
+        return _ranked(graph, make, keep, samples, count, with_alone, forget)
+
+
+def _ranked(
+    graph: ir.Model,
+    make: Make,
+    keep: frozenset[str],
+    samples: Callable[[int], Iterable[Sample]],
+    count: int,
+    with_alone: bool,
+    forget: Callable[[], None],
+) -> tuple[LayerError, ...]:
     whole = make(keep)
     rows = {layer.name: layer for layer in whole.layers if layer.precision != "float32"}
     watched = {name: place for name, place in whole.places.items() if name in rows}
     pairs = _pairs(graph, whole.graph, watched)
-    last = not with_alone and all(name in watched and watched[name][0] in pairs for name in rows)
-    noise = _along(
-        _opened(graph, pairs, last), _opened(whole.graph, pairs.values(), last), pairs, samples(count), watched
-    )
+    before, after = Probe(graph, list(pairs)), Probe(whole.graph, list(pairs.values()))
+    let_go(whole.graph)  # its weights are in the probe's file
+    relieve()
+    forget()
+    noise = _along(before, after, pairs, samples(count), watched)
     order = sorted(rows, key=lambda name: (_rank(noise.get(name)), name))
     chosen = order[:_ALONE] if with_alone else [name for name in order if name not in noise]  # inside a branch
-    alone = _alone(graph, make, whole, chosen, samples(min(count, _ALONE_SAMPLES))) if chosen else {}
+    few = samples(min(count, _ALONE_SAMPLES))
+    alone = _alone(graph, make, whole, chosen, few, forget) if chosen else {}
     made = [_error(rows[name], noise, alone) for name in order]
     return tuple(sorted(made, key=lambda e: (_rank(e.snr_db), e.name)))
 
@@ -96,13 +123,33 @@ def _rank(snr: float | None) -> float:
     return math.inf if snr is None else snr
 
 
-def _opened(graph: ir.Model, names: Iterable[str], last: bool) -> Probe:
-    """The graph ready to run; its weights are in the probe's file, and not needed here when this is their ``last`` use."""
-    probe = Probe(graph, list(names))
-    if last:
-        let_go(graph)
-        relieve()
-    return probe
+@contextlib.contextmanager
+def _on_disk(graph: ir.Model) -> Iterator[Callable[[], None]]:
+    """Within the block the large weights lie in a file that is mapped; the function lets go of what was read of it."""
+    import numpy as np
+    import onnx_ir as ir
+
+    large: list[Any] = [v for v in graph.graph.initializers.values() if _movable(v.const_value)]
+    with tempfile.TemporaryFile() as file:
+        places = []
+        for value in large:
+            places.append(file.tell())
+            file.write(np.ascontiguousarray(value.const_value.numpy()).data)
+        file.write(b"\0")  # nothing can't be mapped
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    for value, place in zip(large, places, strict=True):
+        shape = value.const_value.shape.numpy()
+        array = np.frombuffer(mapped, np.float32, math.prod(shape), place).reshape(shape)
+        value.const_value = ir.Tensor(array, name=value.name)
+    give_back()
+    yield lambda: mapped.madvise(mmap.MADV_DONTNEED) if hasattr(mmap, "MADV_DONTNEED") else None  # not on Windows
+
+
+def _movable(tensor: Any) -> bool:
+    import onnx_ir as ir
+
+    return tensor is not None and tensor.dtype == ir.DataType.FLOAT and tensor.nbytes >= _LARGE
 
 
 def _pairs(before: ir.Model, after: ir.Model, places: Mapping[str, tuple[str, str]]) -> dict[str, str]:
@@ -129,7 +176,12 @@ def _along(
 
 
 def _alone(
-    graph: ir.Model, make: Make, whole: Quantized, names: Sequence[str], samples: Iterable[Sample]
+    graph: ir.Model,
+    make: Make,
+    whole: Quantized,
+    names: Sequence[str],
+    samples: Iterable[Sample],
+    forget: Callable[[], None],
 ) -> dict[str, float | None]:
     """Decibels at the worst of the model's outputs with one layer quantized at a time."""
     outputs = [str(v.name) for v in graph.graph.outputs]
@@ -144,6 +196,7 @@ def _alone(
             continue  # an addition, say, that is int8 only between int8 layers
         ratios = {output: _Ratio() for output in outputs}
         with Probe(one.graph, outputs) as probe:
+            forget()
             for feed, answer in zip(feeds, wanted, strict=True):
                 for output, array in probe.run(feed):
                     ratios[output].add(answer[output], array)
