@@ -21,6 +21,11 @@ MAX_NESTING = 64
 _KEY = re.compile(b"location")
 """The key that every external tensor has: without it anywhere in the file there is nothing to look for."""
 
+_ORT = b"ORTM"
+"""The file identifier of ONNX Runtime's flatbuffer (``ort.fbs``)."""
+_TAG = 2**32 - 1
+"""protobuf cuts a tag to 32 bits: what a longer one says above them must not hide its field from us."""
+
 # Field numbers of onnx.proto that lead to tensors: message → {field: message}.
 _PATHS = {
     "Model": {7: "Graph", 20: "Training", 25: "Function"},
@@ -38,16 +43,18 @@ _PATHS = {
 def check_external_data(bundle: EdgeBundle, variant: Variant) -> None:
     """Refuse a variant whose model names files other than its own ``extra_files``.
 
-    ONNX Runtime takes a name that ends in ``.ort`` for its own format, which has no such fields, and every other name
-    for a protobuf.
+    ONNX Runtime has a format of its own without such fields. It knows one in a file by the suffix ``.ort``, one in
+    memory by its first bytes: only what is one by both is left out, everything else is read as a protobuf.
 
     Raises:
         InputError: it does, or it may do so and the protobuf is damaged.
     """
-    if variant.runtime != "onnx" or variant.file.endswith(".ort"):
+    if variant.runtime != "onnx":
         return
     folder = posixpath.dirname(variant.file)
     with bundle.file(variant.file) as view:
+        if variant.file.endswith(".ort") and view[4:8] == _ORT:
+            return
         try:
             named = set(locations(view)) if _KEY.search(view) else set()
         except ValueError as exc:
@@ -88,6 +95,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
+        tag &= _TAG
         wire = tag & 7
         if wire == 0:
             _, at = _varint(data, at)

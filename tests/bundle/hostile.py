@@ -381,6 +381,8 @@ def _external_data() -> list[Evil]:
     branch = message((7, message((1, message((5, message((6, message((5, tensor("/etc/passwd")))))))))))
     function = message((25, message((7, message((5, message((10, tensor("x")))))))))
     sparse = message((7, message((15, message((1, tensor("C:/x")))))))
+    graph = message((5, tensor("etc/passwd")))
+    long_tag = _varint((7 << 3 | 2) + 2**32) + _varint(len(graph)) + graph  # protobuf cuts tags to 32 bits
     code = ("external_data_outside",)
     return [
         Evil("onnx_outside", onnx_bundle(plain), code, "weights outside the bundle"),
@@ -388,6 +390,8 @@ def _external_data() -> list[Evil]:
         Evil("onnx_outside_in_branch", onnx_bundle(branch), code, "weights of a graph within an attribute"),
         Evil("onnx_outside_in_function", onnx_bundle(function), code, "weights of an attribute of a function's node"),
         Evil("onnx_outside_sparse", onnx_bundle(sparse), code, "values of a sparse initializer"),
+        Evil("onnx_outside_as_ort", onnx_bundle(plain, "model.ort"), code, "a protobuf under the other format's name"),
+        Evil("onnx_outside_long_tag", onnx_bundle(long_tag), code, "a tag of more than 32 bits hides the graph"),
         Evil("onnx_damaged", onnx_bundle(b"\x3a\xff\xff\x7flocation"), CORRUPT, "a protobuf that is cut short"),
     ]
 

@@ -110,16 +110,21 @@ final class BundleReader {
   }
 
   /**
-   * Refuses an ONNX variant whose model names files other than its own {@code extra_files}. ONNX Runtime takes a name
-   * that ends in {@code .ort} for its own format, which has no such fields, and every other name for a protobuf.
+   * Refuses an ONNX variant whose model names files other than its own {@code extra_files}. ONNX Runtime has a format of
+   * its own without such fields. It knows one in a file by the suffix {@code .ort}, one in memory by its first bytes:
+   * only what is one by both is left out, everything else is read as a protobuf.
    */
   static void checkExternalData(EdgeBundle bundle, Variant variant) {
-    if (!variant.runtime().equals("onnx") || variant.file().endsWith(".ort")) {
+    if (!variant.runtime().equals("onnx")) {
+      return;
+    }
+    ByteBuffer model = bundle.file(variant.file());
+    if (variant.file().endsWith(".ort") && OnnxFile.isOrt(model)) {
       return;
     }
     String folder = variant.file().substring(0, variant.file().lastIndexOf('/') + 1);
     try {
-      for (String location : OnnxFile.locations(bundle.file(variant.file()))) {
+      for (String location : OnnxFile.locations(model)) {
         if (location.startsWith("/") || !variant.extraFiles().contains(folder + location)) {
           throw outside(bundle, variant, location);
         }

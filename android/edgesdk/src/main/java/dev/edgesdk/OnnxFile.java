@@ -14,6 +14,10 @@ import java.util.TreeSet;
  */
 final class OnnxFile {
   private static final int MAX_NESTING = 64;
+  /** protobuf cuts a tag to 32 bits: what a longer one says above them must not hide its field from us. */
+  private static final long TAG = 0xffff_ffffL;
+  /** The file identifier of ONNX Runtime's own format ({@code ort.fbs}), as a big-endian number. */
+  private static final int ORT = 0x4f52544d;
   private static final byte[] LOCATION = "location".getBytes(StandardCharsets.US_ASCII);
 
   /** Messages of onnx.proto that lead to tensors. */
@@ -50,6 +54,11 @@ final class OnnxFile {
       }
     }
     return file.found;
+  }
+
+  /** Whether it is no protobuf but ONNX Runtime's own format, which names no other files. */
+  static boolean isOrt(ByteBuffer model) {
+    return model.remaining() >= 8 && model.duplicate().getInt(model.position() + 4) == ORT;
   }
 
   /** Every external tensor has this key: without it anywhere there is nothing to look for. */
@@ -99,7 +108,7 @@ final class OnnxFile {
       } else if (wire == 2) {
         Varint size = Varint.read(data);
         ByteBuffer field = take(data, size.overflowed || size.low < 0 ? Long.MAX_VALUE : size.low);
-        long number = tag.overflowed ? -1 : tag.low >>> 3;
+        long number = (tag.low & TAG) >>> 3;
         Kind inner = inner(message.kind, number);
         if (inner != Kind.OTHER) {
           open.push(new Message(field, inner, message.depth + 1));
