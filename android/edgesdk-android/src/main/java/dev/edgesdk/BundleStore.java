@@ -183,7 +183,8 @@ class BundleStore {
   }
 
   /**
-   * Removes parts of processes that were killed, and contents that no name has any more. Both only when they are old:
+   * Removes parts of processes that were killed, and contents that no name has any more, or only names whose content is
+   * read each time (what users chose: it would pile up). All only when they are old:
    * another process, or another bundle of the same name, may be about to rename or to open a young one. Those that have
    * an old one mapped keep it.
    */
@@ -195,17 +196,22 @@ class BundleStore {
     Set<String> named = new HashSet<>();
     for (File one : all) {
       String[] known = one.getName().endsWith(".key") ? read(one) : new String[0];
-      if (known.length == 3) {
+      if (known.length == 3 && !known[0].isEmpty()) {
         named.add(known[1] + ".edge");
-      }
-    }
-    for (File one : all) {
-      boolean stale = System.currentTimeMillis() - one.lastModified() > STALE_MS;
-      boolean content = one.getName().endsWith(".edge") && !named.contains(one.getName());
-      if (stale && (content || one.getName().endsWith(".part"))) {
+      } else if (known.length == 3 && stale(one)) {
         remove(one);
       }
     }
+    for (File one : all) {
+      boolean content = one.getName().endsWith(".edge") && !named.contains(one.getName());
+      if (stale(one) && (content || one.getName().endsWith(".part"))) {
+        remove(one);
+      }
+    }
+  }
+
+  private static boolean stale(File file) {
+    return System.currentTimeMillis() - file.lastModified() > STALE_MS;
   }
 
   private static void remove(@Nullable File file) {

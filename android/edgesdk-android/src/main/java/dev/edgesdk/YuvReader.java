@@ -29,6 +29,9 @@ final class YuvReader {
     if (crop[0] < 0 || crop[1] < 0 || width < 1 || height < 1) {
       throw unreadable("A frame of " + width + " × " + height + " has no pixels.", "Its crop rectangle is empty.");
     }
+    if ((long) width * height > ImageSpec.MOST_PIXELS) {
+      throw unreadable("A frame of " + width + " × " + height + " is too large.", "No camera has so many pixels.");
+    }
     if (pixels.length != width * height) {
       pixels = new int[width * height];
     }
@@ -63,15 +66,16 @@ final class YuvReader {
 
   /** The last row of an interleaved plane ends with its last sample, not with its stride. */
   private static byte[] row(CameraFrames.Plane plane, int row, int samples, byte[] into) {
-    int bytes = (samples - 1) * plane.pixelStride + 1;
+    long length = (samples - 1L) * plane.pixelStride + 1;
     long from = (long) row * plane.rowStride;
     ByteBuffer data = plane.data.duplicate();
-    if (plane.rowStride < bytes || plane.pixelStride < 1 || from + bytes > data.limit()) {
+    if (plane.rowStride < length || plane.pixelStride < 1 || from + length > data.limit()) {
       throw unreadable(
           "A plane of " + data.limit() + " bytes has no row " + row + " of " + samples + " samples (row stride "
               + plane.rowStride + ", pixel stride " + plane.pixelStride + ").",
           "Planes and strides of one image belong together.");
     }
+    int bytes = (int) length;
     byte[] line = into.length >= bytes ? into : new byte[bytes];
     data.position((int) from);
     data.get(line, 0, bytes);

@@ -82,6 +82,23 @@ public final class BundleStoreTest {
     assertArrayEquals(bytes(1, 100), Files.readAllBytes(old.toPath()));
   }
 
+  /** What users chose is read each time it is opened: kept, it would fill the phone. */
+  @Test
+  public void whatIsReadEachTimeIsNotKeptForever() throws IOException {
+    BundleStore store = new BundleStore(home());
+    File chosen = store.keep("content://app/1", "", -1, () -> new ByteArrayInputStream(bytes(1, 100)));
+    File asset = store.keep("asset:a", "1", -1, () -> new ByteArrayInputStream(bytes(2, 100)));
+    for (File one : home().listFiles()) {
+      age(one);
+    }
+    File next = store.keep("content://app/2", "", -1, () -> new ByteArrayInputStream(bytes(3, 100)));
+    assertFalse(chosen.exists());
+    assertTrue(asset.isFile());
+    assertTrue(next.isFile());
+    assertEquals("and its name goes with it", 2, names(".key").size());
+    assertEquals(chosen, store.keep("content://app/1", "", -1, () -> new ByteArrayInputStream(bytes(1, 100))));
+  }
+
   private static void age(File file) {
     assertTrue(file.setLastModified(System.currentTimeMillis() - 7_200_000));
   }

@@ -124,5 +124,8 @@ public final class YuvReaderTest {
     EdgeException error = assertThrows(EdgeException.class, () -> new CameraFrames().read(
         plane(samples[0], WIDTH, 7, 1), plane(samples[1], 4, 4, 1), plane(samples[2], 4, 4, 1), WIDTH + 2, HEIGHT, 0));
     assertEquals("image_unreadable", error.code());
+    error = assertThrows(EdgeException.class, () -> new CameraFrames().read(
+        plane(samples[0], WIDTH, 7, 1), plane(samples[1], 4, 4, 1), plane(samples[2], 4, 4, 1), 50_000, 50_000, 0));
+    assertEquals("image_unreadable", error.code());
   }
 }

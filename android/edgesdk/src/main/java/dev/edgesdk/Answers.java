@@ -36,6 +36,12 @@ final class Answers {
     return values;
   }
 
+  static void checkTop(int top) {
+    if (top < 1) {
+      throw new EdgeException("bad_top", "top=" + top + " is not possible.", "It counts classes.", "Give 1 or more.");
+    }
+  }
+
   static EdgeException shape(Tensor tensor, String wanted) {
     return new EdgeException(
         "output_shape",

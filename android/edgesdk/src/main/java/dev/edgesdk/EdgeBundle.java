@@ -178,9 +178,11 @@ public final class EdgeBundle extends PlatformBundle implements Closeable {
    * Loads a variant. The session keeps nothing of this bundle open.
    *
    * @throws EdgeException {@code unknown_variant}; {@code runtime_missing}: no engine is in the app; {@code
-   *     no_variant_runs} and {@code variant_unsupported}: for another reason, which is named for each variant
+   *     no_variant_runs} and {@code variant_unsupported}: for another reason, which is named for each variant; {@code
+   *     bundle_closed}
    */
   public Session session(Session.Config config) {
+    data(); // says that the bundle is closed, before each variant would
     if (!checked) {
       check();
     }

@@ -53,9 +53,16 @@ final class Mapped {
       throw Errors.corrupt(file, "it has " + size + " bytes; the limit is " + Layout.MAX_BUNDLE);
     }
     ByteBuffer[] windows = new ByteBuffer[(int) ((size + STEP - 1) / STEP)];
-    for (int i = 0; i < windows.length; i++) {
-      long length = Math.min(size - i * STEP, Integer.MAX_VALUE);
-      windows[i] = open.map(FileChannel.MapMode.READ_ONLY, at + i * STEP, length);
+    boolean interrupted = Thread.interrupted(); // a channel would close itself, as if the file couldn't be read
+    try {
+      for (int i = 0; i < windows.length; i++) {
+        long length = Math.min(size - i * STEP, Integer.MAX_VALUE);
+        windows[i] = open.map(FileChannel.MapMode.READ_ONLY, at + i * STEP, length);
+      }
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
     }
     return new Mapped(size, windows);
   }

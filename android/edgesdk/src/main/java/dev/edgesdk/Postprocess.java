@@ -102,9 +102,10 @@ public final class Postprocess {
    * The likeliest classes, best first; on equal scores the smaller index first.
    *
    * @param labels names of the classes, or null
-   * @throws EdgeException {@code output_unknown}, {@code output_shape}, {@code output_not_finite}
+   * @throws EdgeException {@code output_unknown}, {@code output_shape}, {@code output_not_finite}, {@code bad_top}
    */
   public List<Label> labels(Map<String, Tensor> outputs, @Nullable List<String> labels, int top) {
+    Answers.checkTop(top);
     Tensor tensor = Answers.get(outputs, output);
     double[] values = Answers.finite(tensor, output, outputs);
     long[] shape = tensor.sizes();
@@ -143,7 +144,7 @@ public final class Postprocess {
     double[] values = Answers.finite(tensor, output, outputs);
     long[] shape = tensor.sizes();
     int skip = shape.length == 4 && shape[0] == 1 ? 1 : 0;
-    if (shape.length - skip != 3) {
+    if (shape.length - skip != 3 || shape[skip + (channelsFirst ? 0 : 2)] == 0) {
       throw Answers.shape(tensor, "one map per class, [1, C, H, W]");
     }
     int classes = (int) shape[skip + (channelsFirst ? 0 : 2)];

@@ -140,8 +140,9 @@ public final class Session extends PlatformSession implements Closeable {
    * Runs once, into tensors that the caller keeps: with the same tensors again and again nothing is copied or allocated
    * by this library.
    *
-   * @param outputs a tensor for every output, of exactly the dtype and shape that it will have
-   * @throws EdgeException as {@link #run(Map)}
+   * @param outputs a tensor for every output, of exactly the dtype and shape that it will have; none is an input, none
+   *     stands for two outputs, and none lies over read-only memory
+   * @throws EdgeException as {@link #run(Map)}, and {@code output_missing}, {@code output_unwritable}
    */
   public synchronized void run(Map<String, Tensor> inputs, Map<String, Tensor> outputs) {
     Runner open = open();
@@ -157,9 +158,29 @@ public final class Session extends PlatformSession implements Closeable {
             "Give one made by Tensor.allocate, or call run(inputs).");
       }
       Feed.check(specs.get(i), tensor, "Output", manifest.name());
+      checkPlace(specs.get(i).name(), tensor, i);
       into[i] = tensor;
     }
     open.run(this.inputs, into);
+  }
+
+  /** Engines write to the memory itself, some before they have read all inputs, and read-only memory ends the process. */
+  private void checkPlace(String output, Tensor place, int index) {
+    boolean shared = false;
+    for (int i = 0; i < inputs.length; i++) {
+      shared |= inputs[i] == place;
+    }
+    for (int i = 0; i < index; i++) {
+      shared |= into[i] == place;
+    }
+    if (shared || place.readOnly()) {
+      throw new EdgeException(
+          "output_unwritable",
+          "The tensor for the output '" + output + "' of " + manifest.name()
+              + (shared ? " is also an input or another output." : " lies over read-only memory."),
+          "The engine writes there while it runs.",
+          "Give each output a tensor of its own, made by Tensor.allocate.");
+    }
   }
 
   /**
@@ -218,9 +239,7 @@ public final class Session extends PlatformSession implements Closeable {
       how = Classifier.of(manifest);
       classifier = how;
     }
-    if (top < 1) {
-      throw new EdgeException("bad_top", "top=" + top + " is not possible.", "It counts classes.", "Give 1 or more.");
-    }
+    Answers.checkTop(top);
     return how;
   }
 

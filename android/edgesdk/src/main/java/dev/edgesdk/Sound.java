@@ -62,7 +62,10 @@ public final class Sound {
       int start = (int) at + 8;
       if (kind == FORMAT && size >= 16 && start + size <= file.length) {
         int code = in.getShort(start) & 0xffff;
-        if (code != PCM && code != EXTENSIBLE) {
+        if (code == EXTENSIBLE && size >= 40) {
+          code = in.getShort(start + 24) & 0xffff; // the true format: ffmpeg writes floats so
+        }
+        if (code != PCM) {
           throw bad("can't be read", "It isn't a PCM .wav file: its format is " + code + ".");
         }
         channels = in.getShort(start + 2) & 0xffff;

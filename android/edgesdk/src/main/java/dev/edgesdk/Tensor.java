@@ -133,6 +133,11 @@ public final class Tensor {
     return data.duplicate().order(ByteOrder.nativeOrder());
   }
 
+  /** Whether it lies over memory that must not be written to, such as a mapped file. */
+  boolean readOnly() {
+    return data.isReadOnly();
+  }
+
   /** A copy of a float32 tensor's values. */
   public float[] floats() {
     require(DType.FLOAT32, "floats");

@@ -56,6 +56,7 @@ final class EdgeBundleTest {
     bundle.close();
     bundle.close();
     assertEquals(5f, before.getFloat(20), "views stay valid");
+    Made.fails("bundle_closed", bundle::session);
     EdgeException error = Made.fails("bundle_closed", () -> bundle.file("model.pte"));
     assertEquals(GOOD + " is closed.", error.message());
   }
@@ -140,5 +141,13 @@ final class EdgeBundleTest {
     assertEquals(1L << 30, mapped.view((2L << 30) - 5, 1L << 30).remaining());
     assertNull(mapped.view(1L << 30, 2L << 30));
     assertEquals(3, mapped.bytes((3L << 30) + 7, 100).length);
+  }
+
+  /** An executor that is shut down, a coroutine that is cancelled: the file is still there. */
+  @Test
+  void anInterruptedThreadOpensToo() {
+    Thread.currentThread().interrupt();
+    EdgeBundle.open(GOOD).close();
+    assertTrue(Thread.interrupted(), "whoever interrupted it is not forgotten");
   }
 }

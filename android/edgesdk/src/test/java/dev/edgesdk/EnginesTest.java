@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.File;
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -53,6 +54,21 @@ final class EnginesTest {
         assertEquals("Output 'output' has the shape [3, 4], its tensor is float32[2, 4].", size.message());
       }
       session.run(inputs, Map.of("output", into));
+    }
+  }
+
+  /** An engine that writes into mapped memory ends the process. */
+  @ParameterizedTest
+  @EnumSource
+  void readOnlyMemoryIsReadButNeverWritten(Engine engine) {
+    try (Session session = engine.open("pair")) {
+      Map<String, Tensor> inputs = Engine.pair(3);
+      Tensor readOnly = Tensor.wrap(DType.FLOAT32, inputs.get("a").data().asReadOnlyBuffer(), 3, 3);
+      Map<String, Tensor> same = Map.of("a", readOnly, "b", inputs.get("b"));
+      assertArrayEquals(session.run(inputs).get("output").floats(), session.run(same).get("output").floats());
+      Tensor into = Tensor.wrap(DType.FLOAT32, ByteBuffer.allocateDirect(48).asReadOnlyBuffer(), 3, 4);
+      Made.fails("output_unwritable", () -> session.run(inputs, Map.of("output", into)));
+      assertArrayEquals(new float[12], into.floats());
     }
   }
 

@@ -231,6 +231,12 @@ final class SessionTest {
       assertEquals(3, counter.resets, "before each sequence and at the end");
       assertArrayEquals(
           new float[] {1, 1}, session.run(Map.of("x", Tensor.of(new float[] {1, 1}, 2))).get("sum").floats());
+      Tensor both = Tensor.of(new float[] {1, 1}, 2);
+      EdgeException shared =
+          Made.fails("output_unwritable", () -> session.run(Map.of("x", both), Map.of("sum", both)));
+      assertEquals(
+          "The tensor for the output 'sum' of counter is also an input or another output.", shared.message());
+      assertArrayEquals(new float[] {1, 1}, both.floats());
     }
     assertTrue(counter.closed);
   }

@@ -110,6 +110,8 @@ final class SoundTest {
     byte[] compressed = good.clone();
     compressed[20] = 85; // MP3 in a .wav
     assertTrue(Made.fails("sound_unreadable", () -> Sound.wav(compressed)).why().contains("85"));
+    Made.fails("sound_unreadable", () -> Sound.wav(extensible(good, 3))); // floats, as ffmpeg writes them
+    assertArrayEquals(Sound.wav(good).wave, Sound.wav(extensible(good, 1)).wave);
     java.util.Random random = new java.util.Random(3);
     for (int i = 0; i < 3000; i++) {
       byte[] bad = i % 2 == 0 ? Arrays.copyOf(good, random.nextInt(good.length)) : good.clone();
@@ -122,6 +124,19 @@ final class SoundTest {
         assertEquals("sound_unreadable", error.code());
       }
     }
+  }
+
+  /** The same file with the long header, which names the format of the samples at its end. */
+  private static byte[] extensible(byte[] wav, int format) {
+    byte[] made = new byte[wav.length + 24];
+    System.arraycopy(wav, 0, made, 0, 36);
+    System.arraycopy(wav, 36, made, 60, wav.length - 36);
+    made[16] = 40;
+    made[20] = (byte) 0xfe;
+    made[21] = (byte) 0xff;
+    made[36] = 22;
+    made[44] = (byte) format;
+    return made;
   }
 
   @Test

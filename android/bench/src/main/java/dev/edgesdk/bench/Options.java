@@ -7,6 +7,8 @@ import java.util.TreeMap;
 
 /** What {@code am start --es NAME VALUE} asked for. Profiles are those of the protocol, §2. */
 final class Options {
+  private static final int MOST_THREADS = 1024;
+
   final String profile;
   final String bundle;
   final String variant;
@@ -24,9 +26,9 @@ final class Options {
     profile = word(given, "profile", "quick");
     bundle = word(given, "bundle", "");
     variant = word(given, "variant", "");
-    threads = (int) number(given, "threads", 0);
-    seed = number(given, "seed", 0);
-    energySeconds = (int) Math.min(86_400, number(given, "energy", 0));
+    threads = (int) number(given, "threads", 0, MOST_THREADS);
+    seed = number(given, "seed", 0, Long.MAX_VALUE);
+    energySeconds = (int) Math.min(86_400, number(given, "energy", 0, Long.MAX_VALUE));
     boolean smoke = smoke();
     if (!smoke && !profile.equals("quick")) {
       throw new IllegalArgumentException("profile=" + profile + ": this app runs smoke and quick.");
@@ -62,16 +64,17 @@ final class Options {
     return value == null || value.isEmpty() ? otherwise : value;
   }
 
-  private static long number(Map<String, String> given, String name, long otherwise) {
+  private static long number(Map<String, String> given, String name, long otherwise, long most) {
     String value = word(given, name, String.valueOf(otherwise));
     try {
       long number = Long.parseLong(value);
-      if (number >= 0) {
+      if (number >= 0 && number <= most) {
         return number;
       }
     } catch (NumberFormatException wrong) {
       // told below
     }
-    throw new IllegalArgumentException(String.format(Locale.ROOT, "%s=%s: no whole number from 0.", name, value));
+    String range = most < Long.MAX_VALUE ? "from 0 to " + most : "from 0";
+    throw new IllegalArgumentException(String.format(Locale.ROOT, "%s=%s: no whole number %s.", name, value, range));
   }
 }

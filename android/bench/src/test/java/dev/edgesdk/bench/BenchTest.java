@@ -302,6 +302,7 @@ final class BenchTest {
     String message = assertThrows(IllegalArgumentException.class, () -> options("thread", "2")).getMessage();
     assertTrue(message.contains("thread") && message.contains("threads"), message);
     assertThrows(IllegalArgumentException.class, () -> options("threads", "many"));
+    assertThrows(IllegalArgumentException.class, () -> options("threads", "4294967297"));
     assertThrows(IllegalArgumentException.class, () -> options("profile", "standard"));
   }
 
