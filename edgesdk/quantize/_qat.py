@@ -20,6 +20,7 @@ from edgesdk.quantize._goal import Goal, choose_goal
 from edgesdk.quantize._pt2e import _calibrate as calibrate
 from edgesdk.quantize._pt2e import _graph as graphs
 from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
+from edgesdk.quantize._pt2e._norms import fold_norms
 from edgesdk.quantize._pt2e._sites import path_of
 from edgesdk.quantize._pt2e._widen import widen
 from edgesdk.quantize.qat_int8 import QatInt8
@@ -408,12 +409,9 @@ def _fakes(module: Any) -> Iterator[Any]:
 
 
 def _folded(module: GraphModule, wishes: Wishes, *, wide: bool = True) -> GraphModule:
-    from torchao.quantization.pt2e.utils import _fuse_conv_bn_, _fuse_linear_bn_
-
+    fold_norms(module)
     if wide:
         widen(module, wishes.keep)
-    _fuse_conv_bn_(module)
-    _fuse_linear_bn_(module)
     return module
 
 

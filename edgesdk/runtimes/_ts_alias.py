@@ -48,6 +48,24 @@ def written(node: torch.fx.Node) -> list[torch.fx.Node]:
     return [found for _, value in places for found in _nodes(value)]
 
 
+def reads_between_writes(graph: torch.fx.Graph) -> bool:
+    """Whether something that a call writes to is also read through a view, or by its first name after a write.
+
+    Such a reader sees what the memory holds at that moment: a conversion put in right behind the value would see something
+    older.
+    """
+    changing = mutated(graph)
+    begun: set[torch.fx.Node] = set()
+    for node in graph.nodes:
+        wrote = written(node)
+        if node.op == "call_function" and not wrote and aliases(node) & changing:
+            return True
+        if begun.intersection(n for n in node.all_input_nodes if node.op == "call_function"):
+            return True
+        begun |= {source for value in wrote for source in aliases(value)}
+    return False
+
+
 def _sources(node: torch.fx.Node) -> list[torch.fx.Node]:
     schema = getattr(node.target, "_schema", None)
     if schema is None:  # getitem, control flow: anything that goes in may come out

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.quantize._fx._graph import Work, copy_of, is_float, op_name
-from edgesdk.runtimes._ts_alias import aliases, is_state
+from edgesdk.runtimes._ts_alias import aliases, is_state, reads_between_writes
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +23,8 @@ WEIGHTED = frozenset({*_CONVOLUTIONS, "linear", "lstm", "gru", "rnn_tanh", "rnn_
 def normalize(program: ExportedProgram) -> Work:
     """An editable copy of ``program`` that computes the same."""
     work = copy_of(program)
-    if not _functional(work):  # a view made before an in-place write is read after it
+    # a view made before an in-place write is read after it
+    if reads_between_writes(work.graph) or not _functional(work):
         work = copy_of(program.run_decompositions({}))
         _functional(work)
     _plain(work)

@@ -91,7 +91,8 @@ def _bias_of(layer: Weighted) -> bool:
     bias: Any = layer.node.inputs[2]
     if bias.const_value is None or not bias.is_initializer() or bias.is_graph_input():
         return False
-    return bool(bias.const_value.size == layer.array().shape[weight_axis(layer)])
+    count = layer.array().shape[weight_axis(layer)]
+    return tuple(bias.const_value.shape) in ((count,), (1, count))  # a Gemm may also add one number for each row
 
 
 def weight_axis(layer: Weighted) -> int:

@@ -17,6 +17,7 @@ from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
 from edgesdk.quantize._pt2e._fold import fold_weights, strip
 from edgesdk.quantize._pt2e._layers import float_islands, large_float_weights, layers_of, nothing_quantized
 from edgesdk.quantize._pt2e._marks import mark
+from edgesdk.quantize._pt2e._norms import fold_norms
 from edgesdk.quantize._pt2e._sites import CONVS, EMBEDDING, LINEAR, TRANSPOSED, short
 from edgesdk.quantize._pt2e._weights import embed, pack, without_unread
 from edgesdk.quantize._pt2e._widen import widen
@@ -174,6 +175,7 @@ def _calibrated(model: Model, config: LowerConfig, wishes: Wishes) -> tuple[Grap
     for_coreml = config.backend == "coreml"
     chosen, record = _coreml.quantizer(wishes, weights_only=False) if for_coreml else quantizer(wishes)
     module = graphs.module_of(program)
+    fold_norms(module)
     if not for_coreml:
         widen(module, wishes.keep)
     prepared: Any = prepare_pt2e(module, chosen)
@@ -201,11 +203,15 @@ def _own_biases(module: GraphModule) -> None:
     XNNPACK counts a bias in steps of input scale times weight scale. The back end writes a shared one once, in the steps of
     the layer that comes first, and the others would answer wrong without an error.
     """
+    taken: set[str] = set()
     for node in [n for n in module.graph.nodes if n.op == "get_attr"]:
-        users = [u for u in node.users if short(u) in LINEAR | CONVS | TRANSPOSED and u.args[2:3] == (node,)]
-        for user in users[1:]:
-            name = f"{str(node.target).replace('.', '_')}_of_{user.name}"
-            module.register_buffer(name, graphs.attribute(module, str(node.target)).detach().clone())
+        target = str(node.target)
+        for user in [u for u in node.users if short(u) in LINEAR | CONVS | TRANSPOSED and u.args[2:3] == (node,)]:
+            if target not in taken:
+                taken.add(target)
+                continue
+            name = f"{target.replace('.', '_')}_of_{user.name}"
+            module.register_buffer(name, graphs.attribute(module, target).detach().clone())
             with module.graph.inserting_before(user):
                 own = module.graph.get_attr(name)
             own.meta = dict(node.meta)
@@ -247,7 +253,9 @@ def convert_dynamic(
     program = unrolled(model.program)
     with graphs.quiet():
         chosen, record = quantizer(replace(wishes_of(config), mode="dynamic", reasons=refused))
-        prepared = prepare_pt2e(graphs.module_of(program), chosen)
+        module = graphs.module_of(program)
+        fold_norms(module)
+        prepared = prepare_pt2e(module, chosen)
         if not record.quantized:
             raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize static-int8")
         calibrate.fixed_values(prepared)  # the observers of weights see them, without a run
@@ -281,7 +289,9 @@ def convert_coreml_weights(
     program: Any = model.program
     with graphs.quiet():
         chosen, record = _coreml.quantizer(replace(wishes_of(config), reasons=refused), weights_only=True)
-        prepared = prepare_pt2e(graphs.module_of(program), chosen)
+        module = graphs.module_of(program)
+        fold_norms(module)
+        prepared = prepare_pt2e(module, chosen)
         record.quantized = [site for site in record.quantized if site.weight is not None]
         if not record.quantized:
             raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize fp16")

@@ -70,13 +70,17 @@ def reset(module: GraphModule, state: dict[str, Any]) -> None:
 
 
 def fixed_values(prepared: GraphModule) -> dict[Node, Any]:
-    """Values of all nodes that follow from weights alone; computing them shows the weights to their observers."""
+    """Values of all nodes that follow from weights alone; computing them shows the weights to their observers.
+
+    State is left alone, and with it what writes to it: a counter would begin at one.
+    """
     import torch
 
     values: dict[Node, Any] = {}
+    state = frozenset(graphs.written_buffers(prepared))
     with torch.no_grad():
         for node in prepared.graph.nodes:
-            if node.op == "get_attr":
+            if node.op == "get_attr" and str(node.target) not in state:
                 values[node] = graphs.attribute(prepared, str(node.target))
             elif node.all_input_nodes and all(source in values for source in node.all_input_nodes):
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)

@@ -59,11 +59,13 @@ def module_of(program: ExportedProgram) -> GraphModule:
 
 
 def _without_inner_writes(program: ExportedProgram) -> ExportedProgram:
-    """The program in functional form when it writes into values of its own that somebody else reads, such as ``y[:, :8] += 1``.
+    """The program in functional form when it writes into values that somebody else reads, such as ``y[:, :8] += 1``.
 
-    Each reader of a quantized value gets a copy of its own, and a write into one of them would be lost.
+    Each reader of a quantized value gets a copy of its own: a write into one of them would be lost, and a copy of state
+    that is made before a write would be old.
     """
-    if not any(_writes_into_a_value(node) for node in program.graph.nodes):
+    inner = any(_writes_into_a_value(node) for node in program.graph.nodes)
+    if not inner and not _ts_alias.reads_between_writes(program.graph):
         return program
     with quiet():
         found: ExportedProgram = program.run_decompositions({})

@@ -402,3 +402,22 @@ def test_ort_format_and_a_second_file(model: Model, folder: Path, tmp_path: Path
     lowered, runner = nets.quantized(model, "static-int8", folder, "two", external_data_bytes=100)
     assert [p.name for p in lowered.extra_files] == ["two.onnx.data"]
     assert nets.snr(model, runner) > 25
+
+
+@pytest.mark.parametrize("shape", [(16, 1), (1, 16), (16,)])
+def test_a_bias_may_count_rows(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """As many rows as columns: a Gemm adds ``[16, 1]`` along the other axis."""
+
+    class Product(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first = torch.nn.Linear(64, 64)
+            self.w, self.b = torch.nn.Parameter(torch.randn(64, 16) / 8), torch.nn.Parameter(torch.randn(shape))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.addmm(self.b, self.first(x).relu(), self.w)
+
+    model = graphs.model_of(Product(), (torch.randn(16, 64),))
+    _, runner = nets.quantized(model, "static-int8", tmp_path)
+    assert nets.snr(model, runner) > 30

@@ -123,3 +123,32 @@ def test_a_convolution_of_one_dimension_that_is_called_twice(keep: tuple[str, ..
 
     case = lower(Twice().eval(), (torch.randn(1, 4, 32),), tmp_path, "static-int8", keep_float=keep)
     assert case.snr() > 20
+
+
+class State(Net):
+    """``way`` says when the state is read."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.register_buffer("kept", torch.randn(4, 32))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.way == "counter":
+            self.calls.add_(1)
+            return self.a(x) * self.calls
+        if self.way == "view read after the write":
+            view = self.kept[:2]
+            self.kept.mul_(0.5).add_(x)
+            return self.b(self.a(view).relu())
+        self.kept[:2] = x[:2]
+        return self.b(self.a(self.kept).relu())
+
+
+@SCHEMES
+@pytest.mark.parametrize("way", ["counter", "view read after the write", "written through a view"])
+def test_state_is_read_as_it_is_at_that_moment(way: str, scheme: str, tmp_path: Path) -> None:
+    case = lower(State(way).eval(), X, tmp_path, scheme)
+    case.net.load_state_dict(case.model.program.state_dict)  # type: ignore[union-attr]
+    assert case.snr() > FLOORS[scheme]
