@@ -95,7 +95,7 @@ def _label(labels: Sequence[str] | None, index: int, score: float) -> Label:
 
 
 def _classify(post: Postprocess, values: np.ndarray, labels: Sequence[str] | None) -> list[Label]:
-    if values.size != values.shape[-1] or values.size == 0:
+    if values.ndim == 0 or values.size != values.shape[-1] or values.size == 0:
         raise _shape_error(values, "the class scores [1, C] of one sample")
     scores = activate(values.reshape(-1), post.activation)
     best = np.argsort(-scores, kind="stable")[: post.top_k]
@@ -105,7 +105,7 @@ def _classify(post: Postprocess, values: np.ndarray, labels: Sequence[str] | Non
 def _segment(values: np.ndarray, layout: str) -> np.ndarray:
     if values.ndim == 4 and values.shape[0] == 1:
         values = values[0]
-    if values.ndim != 3:
+    if values.ndim != 3 or values.shape[0 if layout == "nchw" else -1] == 0:
         raise _shape_error(values, "one map per class, [1, C, H, W]")
     planes = values if layout == "nchw" else np.moveaxis(values, -1, 0)
     chosen: np.ndarray = planes[0] > 0 if len(planes) == 1 else planes.argmax(axis=0)

@@ -144,8 +144,11 @@ def _read(path: Path, rate: int) -> np.ndarray:
         with wave.open(str(path), "rb") as file:
             width, channels, found = file.getsampwidth(), file.getnchannels(), file.getframerate()
             data = file.readframes(file.getnframes())
-    except (OSError, EOFError, wave.Error) as exc:
+    except (OSError, EOFError, RuntimeError, wave.Error) as exc:  # RuntimeError: a chunk that ends behind the file
         raise _bad(f"'{path}' can't be read", f"It isn't a PCM .wav file: {exc}.") from exc
+    if width > 4:
+        raise _bad(f"'{path}' can't be read", "It isn't a PCM .wav file of 8, 16, 24 or 32 bits.")
+    data = data[: len(data) // (width * channels) * width * channels]  # cut short: its last frame isn't whole
     if found != rate:
         raise _bad(f"'{path}' has {found} samples per second, not {rate}", "Resampling isn't built.")
     if width == 1:

@@ -69,6 +69,19 @@ def test_peak_length_and_silence() -> None:
     assert AudioSpec().apply(np.array([16384], np.int16))[0, 0] == 0.5
 
 
+def test_a_file_that_is_cut_short_is_read_up_to_its_last_whole_frame_or_refused(tmp_path: Path) -> None:
+    whole = written(tmp_path / "s.wav", 3, channels=2)
+    data, wanted = whole.read_bytes(), AudioSpec().apply(whole)
+    cut = tmp_path / "cut.wav"
+    for end in range(0, 120):
+        cut.write_bytes(data[:end])
+        if end < 44 + 6:
+            with pytest.raises(InputError):
+                AudioSpec().apply(cut)
+        else:
+            assert np.array_equal(AudioSpec().apply(cut), wanted[:, : (end - 44) // 6])
+
+
 def test_other_rates_and_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t.wav").write_bytes(b"RIFFnothing")
     for data, word in (

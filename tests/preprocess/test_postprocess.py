@@ -112,6 +112,8 @@ def test_raw_gives_the_outputs() -> None:
     [
         (Postprocess("classify", output="logit"), {"logits": np.zeros((1, 3), np.float32)}, "output_unknown"),
         (Postprocess("classify"), {"y": np.zeros((2, 3), np.float32)}, "output_shape"),
+        (Postprocess("classify"), {"y": np.float32(1)}, "output_shape"),
+        (Postprocess("segment"), {"y": np.zeros((1, 0, 2, 2), np.float32)}, "output_shape"),
         (Postprocess("classify"), {"y": np.array([[np.nan, 1]], np.float32)}, "output_not_finite"),
         (Postprocess("segment"), {"y": np.zeros((1, 3), np.float32)}, "output_shape"),
         (Postprocess("boxes"), {"boxes": np.zeros((4, 5), np.float32), "scores": np.zeros(4, np.float32)}, "output_shape"),
