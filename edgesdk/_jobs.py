@@ -176,7 +176,7 @@ def _lower(args: Json, report: Report) -> Json:
     as_it_is = runtime.name == "torchscript" or (runtime.name == "onnx" and model.onnx is not None)
     if config.quantization == "fp16" and model.program is not None and not as_it_is:
         report("converting to float16", None)
-        model = _half(model, Path(args["folder"]))
+        model = _half(model, Path(args["folder"]), runtime.never_half)
     report(f"lowering for {args['runtime']}", None)
     lowered = runtime.lower(model, config, Path(args["out"]))
     result: Json = LOWERED.dump_python(lowered, mode="json")
@@ -192,12 +192,12 @@ def lower_config_of(document: Json) -> LowerConfig:
     return LowerConfig(**{**document, "calibration": Path(calibration) if calibration else None, "keep_float": keep})
 
 
-def _half(model: Model, folder: Path) -> Model:
+def _half(model: Model, folder: Path, never: frozenset[str]) -> Model:
     from edgesdk.runtimes._fp16 import to_half
     from edgesdk.samples import load_cases
 
     feeds = [feed for case in load_cases(folder / "cases.npz") for feed in case.feeds]
-    return to_half(model, feeds)
+    return to_half(model, feeds, never)
 
 
 def verify(args: Json, report: Report) -> Json:

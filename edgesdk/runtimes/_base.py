@@ -74,6 +74,8 @@ class EdgeRuntime(ABC):
     """Back ends whose files don't run here, but whose quantized ones :meth:`load` can judge by something that computes alike,
     as long as they lie where :meth:`lower` wrote them."""
     quantizations: ClassVar[tuple[str, ...]] = ("none", "fp16")
+    never_half: ClassVar[frozenset[str]] = frozenset()
+    """Operators, as ``aten::name``, whose float16 kernels of this engine can't be trusted; they are computed in float32."""
 
     @abstractmethod
     def missing(self) -> str | None:

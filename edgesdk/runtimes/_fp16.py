@@ -36,12 +36,13 @@ _OWN_EPSILON = frozenset({
 })  # fmt: skip
 
 
-def to_half(model: Model, feeds: Sequence[Feed] = ()) -> Model:
+def to_half(model: Model, feeds: Sequence[Feed] = (), never: frozenset[str] = frozenset()) -> Model:
     """The model with weights and arithmetic in float16; inputs and outputs keep their dtypes, names and sizes.
 
     Args:
         feeds: real inputs by name; values that they take out of half's range stay float32. Without any, the inputs
             that the program was exported with are used.
+        never: operators, as ``aten::name``, that the engine can't be trusted with in float16.
 
     Raises:
         UnsupportedError: the graph mixes dtypes in a way that float16 breaks.
@@ -49,7 +50,8 @@ def to_half(model: Model, feeds: Sequence[Feed] = ()) -> Model:
     if model.program is None or is_half(model.program):
         return model
     kept = _kept(model, feeds)
-    program = _exported(model.program, kept)
+    refused = {n for n in _graph(model).graph.nodes if n.op == "call_function" and _name(n) in never}
+    program = _exported(model.program, kept | refused)
     named = _described(kept)
     half = replace(model, program=program)
     if not named:

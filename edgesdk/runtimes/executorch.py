@@ -9,6 +9,7 @@ from edgesdk.artifacts import LayerError, Lowered, Model, Signature
 from edgesdk.runtimes import _et_native as native
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
 from edgesdk.runtimes._et_environment import check_environment
+from edgesdk.runtimes._et_prepare import NEVER_HALF
 
 __all__ = ["RUNTIME", "ExecutorchRuntime", "check_environment"]
 
@@ -21,6 +22,7 @@ class ExecutorchRuntime(EdgeRuntime):
     backends: ClassVar[tuple[str, ...]] = ("xnnpack", "portable", "coreml", "vulkan", "mps")
     runs_here: ClassVar[frozenset[str]] = frozenset({"xnnpack", "portable"})
     stand_ins: ClassVar[frozenset[str]] = frozenset({"coreml"})
+    never_half: ClassVar[frozenset[str]] = NEVER_HALF
     quantizations: ClassVar[tuple[str, ...]] = (
         "none", "fp16", "weight-int8", "dynamic-int8", "weight-int4", "static-int8", "qat-int8",
     )  # fmt: skip

@@ -115,3 +115,17 @@ def test_operators_in_place_and_on_views_keep_their_meaning(tmp_path: Path) -> N
     model = graphs.model_of(InPlace(), (torch.randn(1, 1, 6, 6),))
     _, runner = graphs.lowered("onnx", to_half(model), tmp_path, LowerConfig(quantization="fp16"))
     assert graphs.difference(runner, model.module, (torch.randn(1, 1, 6, 6),)) < ELEVEN_BITS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["xnnpack", "portable"])
+def test_pitfall_n_02_a_layer_norm_is_right_on_executorch(backend: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(384, 384), torch.nn.LayerNorm(384), torch.nn.Linear(384, 8))
+    model = graphs.model_of(net, (torch.randn(1, 32, 384),))
+    _, runner = graphs.lowered("executorch", model, tmp_path, LowerConfig(quantization="fp16", backend=backend))
+    x = np.random.default_rng(1).standard_normal((1, 32, 384), dtype=np.float32)
+    with torch.no_grad():
+        wanted = net(torch.from_numpy(x)).numpy()
+    # Portable kernels add up 384 products in half precision.
+    assert np.abs(runner.run([x])[0] - wanted).max() < 2 * ELEVEN_BITS * np.abs(wanted).max()
