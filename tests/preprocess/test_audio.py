@@ -73,7 +73,7 @@ def test_a_file_that_is_cut_short_is_read_up_to_its_last_whole_frame_or_refused(
     whole = written(tmp_path / "s.wav", 3, channels=2)
     data, wanted = whole.read_bytes(), AudioSpec().apply(whole)
     cut = tmp_path / "cut.wav"
-    for end in range(0, 120):
+    for end in range(120):
         cut.write_bytes(data[:end])
         if end < 44 + 6:
             with pytest.raises(InputError):
