@@ -51,11 +51,22 @@ def prepare(model: Model, config: LowerConfig, refused: Mapping[str, str] | None
     if config.backend == "coreml":
         program = _strides_told(program)
     if config.quantization in ("none", "fp16"):
-        return Prepared(program, tuple(notes))
+        return Prepared(_rounding(model, program), tuple(notes))
     from edgesdk.quantize._pt2e import quantize
 
     done = quantize(replace(model, program=program), config, refused)
     return Prepared(done.program, (*notes, *done.notes), done.layers)
+
+
+def _rounding(model: Model, program: ExportedProgram) -> ExportedProgram:
+    """A model that came quantized in a form that XNNPACK computes right."""
+    from edgesdk.quantize._already import comes_quantized
+
+    if not comes_quantized(replace(model, program=program, onnx=None)):
+        return program
+    from edgesdk.quantize._pt2e import with_own_biases
+
+    return with_own_biases(program)
 
 
 def _checked(model: Model) -> tuple[ExportedProgram, list[Warn]]:

@@ -61,3 +61,35 @@ def test_torchscript_says_which_form_it_is_and_what_takes_it(arrived: Path, tmp_
         edgesdk.package(arrived, runtime="torchscript", output=tmp_path / "out")
     assert "quantized_decomposed" in caught.value.message and "float model" in str(caught.value.fix)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_layer_called_twice_adds_its_bias_in_the_units_of_each_call(tmp_path: Path) -> None:
+    """XNNPACK counts a bias in steps of the input's scale; what two calls share it would write once."""
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.twice = nn.Linear(32, 32)
+            nn.init.normal_(self.twice.bias, std=0.02)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = self.twice(self.twice(x).relu() * 0.2)
+            return y
+
+    x = torch.randn(4, 32)
+    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    prepared = prepare_pt2e(torch.export.export(Twice().eval(), (x,)).module(), quantizer)
+    for _ in range(8):
+        prepared(torch.randn_like(x))
+    torch.export.save(torch.export.export(convert_pt2e(prepared), (x,)), tmp_path / "net.pt2")
+    (variant,) = edgesdk.package(tmp_path / "net.pt2", output=tmp_path / "out").variants
+    # A step of the output is 1/255 of its range: engines that differ by single steps stay above 40 dB. A bias in the wrong
+    # units leaves about 25, which is where the gate for models that come quantized lies.
+    assert variant["rung"] == "full" and all(o["snr_db"] is None or o["snr_db"] > 40 for o in variant["outputs"])

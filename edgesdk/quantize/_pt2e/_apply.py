@@ -197,13 +197,25 @@ def _converted(prepared: GraphModule, record: Annotated, keep_weights: bool) -> 
     return Converted(made, record, weights)
 
 
-def _own_biases(module: GraphModule) -> None:
+def with_own_biases(program: ExportedProgram) -> ExportedProgram:
+    """A program that came quantized, with a bias for each layer; the very program when no two share one."""
+    module: Any = program.module(check_guards=False)
+    if not _own_biases(module):
+        return program
+    return graphs.exported(module, program)
+
+
+def _own_biases(module: GraphModule) -> bool:
     """Each layer gets a bias of its own when layers share one.
 
     XNNPACK counts a bias in steps of input scale times weight scale. The back end writes a shared one once, in the steps of
     the layer that comes first, and the others would answer wrong without an error.
+
+    Returns:
+        whether any did.
     """
     taken: set[str] = set()
+    shared = False
     for node in [n for n in module.graph.nodes if n.op == "get_attr"]:
         target = str(node.target)
         for user in [u for u in node.users if short(u) in LINEAR | CONVS | TRANSPOSED and u.args[2:3] == (node,)]:
@@ -216,7 +228,9 @@ def _own_biases(module: GraphModule) -> None:
                 own = module.graph.get_attr(name)
             own.meta = dict(node.meta)
             user.update_arg(2, own)
+            shared = True
     module.recompile()
+    return shared
 
 
 def _float_weights(prepared: GraphModule, record: Annotated) -> dict[str, Any]:

@@ -46,10 +46,15 @@ def module_of(program: ExportedProgram) -> GraphModule:
 
     Weights are shared with the program, what it writes to is copied: a run leaves the program as it was.
     """
+    import torch
+
     module: Any = _without_inner_writes(program).module(check_guards=False)
     for name in written_buffers(module):
         owner, _, leaf = name.rpartition(".")
-        setattr(module.get_submodule(owner), leaf, getattr(module.get_submodule(owner), leaf).clone())
+        value = getattr(module.get_submodule(owner), leaf)
+        copied = value.detach().clone()
+        held = torch.nn.Parameter(copied, requires_grad=False) if isinstance(value, torch.nn.Parameter) else copied
+        setattr(module.get_submodule(owner), leaf, held)  # an embedding with max_norm writes into a parameter
     _without_writes(module)
     to_linear(module, frozenset(written_buffers(module)))
     for name in ("train", "eval"):  # bound to this very object: torchao's copies would keep it and its weights alive
