@@ -209,6 +209,9 @@ def rebuilt(out: Path) -> None:
     other = {**variant, "id": "onnx-old-phones", "file": "old.onnx", "abis": ["armeabi-v7a"]}
     write(out / "abis.edge", Manifest.from_json({**document, "variants": [other, variant]}),
           {**files, "old.onnx": files[variant["file"]]})  # fmt: skip
+    outputs = [{**output, "dtype": "uint16"} for output in document["signature"]["outputs"]]
+    wide = {**document, "signature": {**document["signature"], "outputs": outputs}}
+    write(out / "uint16.edge", Manifest.from_json(wide), files)
     chip = {**variant, "id": "onnx-nnapi", "backend": "nnapi", "file": "nnapi.onnx"}
     write(out / "nnapi.edge", Manifest.from_json({**document, "variants": [chip, variant]}),
           {**files, "nnapi.onnx": files[variant["file"]]})  # fmt: skip

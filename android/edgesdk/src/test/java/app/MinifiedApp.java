@@ -16,7 +16,19 @@ public final class MinifiedApp {
   private MinifiedApp() {}
 
   /** Arguments: the public key of the bundles, and bundles; every variant of them is run and said. */
-  public static void main(String[] arguments) throws Exception {
+  public static void main(String[] arguments) {
+    int code = 0;
+    try {
+      run(arguments);
+    } catch (Exception | LinkageError failure) {
+      failure.printStackTrace(System.out);
+      code = 1;
+    }
+    System.out.flush();
+    Runtime.getRuntime().halt(code); // the engines' own threads would keep the process
+  }
+
+  private static void run(String[] arguments) throws Exception {
     EdgeKey key = EdgeKey.fromPem(Files.readString(new File(arguments[0]).toPath()));
     for (int i = 1; i < arguments.length; i++) {
       try (EdgeBundle bundle = EdgeBundle.open(new File(arguments[i]), key)) {
@@ -26,8 +38,6 @@ public final class MinifiedApp {
         }
       }
     }
-    System.out.flush();
-    Runtime.getRuntime().halt(0); // the engines' own threads would keep the process
   }
 
   private static String said(EdgeBundle bundle, Variant variant) {

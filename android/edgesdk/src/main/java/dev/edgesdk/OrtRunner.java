@@ -24,8 +24,19 @@ final class OrtRunner extends Runner {
     this.environment = environment;
     this.session = session;
     this.outputSpecs = manifest.outputs();
-    this.inputs = new OrtSlots(environment, order(manifest.inputs(), session.getInputNames(), file));
-    this.outputs = new OrtSlots(environment, outputNames(manifest.outputs(), session.getOutputNames(), file));
+    this.inputs = slots(environment, manifest.inputs(), order(manifest.inputs(), session.getInputNames(), file));
+    this.outputs =
+        slots(environment, manifest.outputs(), outputNames(manifest.outputs(), session.getOutputNames(), file));
+  }
+
+  /** A dtype that the engine's Java library lacks is told at once, so that the next variant is tried. */
+  private static OrtSlots slots(OrtEnvironment environment, List<TensorSpec> specs, @Nullable String[] names) {
+    for (int i = 0; i < names.length; i++) {
+      if (names[i] != null) {
+        OrtSlots.type(specs.get(i).dtype());
+      }
+    }
+    return new OrtSlots(environment, names);
   }
 
   /** Also starts the native library, so it fails where that does. */

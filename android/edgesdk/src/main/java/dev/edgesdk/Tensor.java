@@ -25,11 +25,20 @@ public final class Tensor {
   /**
    * A tensor of zeros.
    *
-   * @throws EdgeException {@code bad_tensor}: a negative size, or more than 2 GiB
+   * @throws EdgeException {@code bad_tensor}: a negative size, or more than 2 GiB; {@code out_of_memory}
    */
   public static Tensor allocate(DType dtype, long... shape) {
     int bytes = bytes(dtype, shape);
-    return new Tensor(dtype, shape.clone(), ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder()));
+    try {
+      return new Tensor(dtype, shape.clone(), ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder()));
+    } catch (OutOfMemoryError cause) { // one large block was refused; smaller ones are still to be had
+      throw new EdgeException(
+          "out_of_memory",
+          "There is no memory for a tensor " + dtype + Words.shape(shape) + " of " + bytes + " bytes.",
+          "The process has too little left, or the shape is a slip.",
+          "Give smaller inputs, close sessions that aren't used, or run in parts.",
+          cause);
+    }
   }
 
   /**

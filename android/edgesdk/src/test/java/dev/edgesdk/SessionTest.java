@@ -71,6 +71,16 @@ final class SessionTest {
     }
   }
 
+  /** Not at the first call: then it would be too late for the next variant. */
+  @Test
+  void aDtypeThatTheEngineLacksIsToldWhenItLoads() {
+    try (EdgeBundle bundle = EdgeBundle.open(Made.bundle("uint16"))) {
+      Made.fails("dtype_unsupported", () -> bundle.session(Session.Config.DEFAULT.withVariant("onnx-none")));
+      EdgeException none = Made.fails("no_variant_runs", bundle::session);
+      assertTrue(none.why().contains("has no uint16"), none.why());
+    }
+  }
+
   /** the engine never sees a wrong name or dtype. */
   @Test
   void pitfall_a_05_wrongInputsAreNamed() {
