@@ -224,7 +224,7 @@ def _fold_next(graph: ir.Graph, conv: ir.Node) -> bool:
     if user.op_type in ("Div", "Sub") and place != 0:
         return False
     constant = _channels(conv, user.inputs[1 - place])
-    if constant is None:
+    if constant is None or not _is_fixed(conv.inputs[2] if len(conv.inputs) > 2 else None):
         return False
     if user.op_type in ("Mul", "Div"):
         _scale(graph, conv, constant if user.op_type == "Mul" else 1 / constant)
@@ -288,6 +288,11 @@ def _shift(graph: ir.Graph, conv: ir.Node, term: Array) -> None:
         _set(graph, conv, 2, term, f"{conv.name}.bias")
     else:
         _set(graph, conv, 2, _known(bias) + term, str(bias.name))
+
+
+def _is_fixed(bias: Any) -> bool:
+    """Whether a bias is a constant, or missing; it can also be computed."""
+    return bias is None or (bias.const_value is not None and bias.is_initializer() and not bias.is_graph_input())
 
 
 def _known(value: Any) -> Array:

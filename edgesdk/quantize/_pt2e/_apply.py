@@ -147,6 +147,7 @@ def convert_static(
     with graphs.quiet():
         prepared, record = _calibrated(model, config, wishes)
         unfit = {
+            **({} if config.backend == "coreml" else calibrate.faint(prepared, record.quantized)),
             **refused,
             **calibrate.masked(prepared, record.quantized),
             **calibrate.unsound(prepared, record.quantized),

@@ -22,6 +22,10 @@ HUGE = 1e6
 """An element-wise operator whose tensors reach this far works with masks; no activation of a trained net does."""
 
 
+FAINT = 2.0**-16 * 32
+"""Values that stay below have fewer than 32 steps to each side: ``_annotate.ACTIVATION_EPS`` is the least scale."""
+
+
 def opened(calibration: Path | None) -> Store:
     """The store of calibration samples.
 
@@ -125,6 +129,21 @@ def unsound(prepared: GraphModule, sites: list[Site]) -> dict[str, str]:
             reason = str(getattr(observer_of(prepared, node), "unsound", ""))
             if reason:
                 found.setdefault(site.name, reason)
+    return found
+
+
+def faint(prepared: GraphModule, sites: list[Site]) -> dict[str, str]:
+    """Layers whose tensors are so small that the least scale leaves them few steps or none, with the reason."""
+    found: dict[str, str] = {}
+    for site in sites:
+        given = [n for n in site.node.all_input_nodes if n is not site.node.args[1] or site.weight is None]
+        for node in (*given, *site.last.users):
+            observer = observer_of(prepared, node)
+            if observer is None or not getattr(observer, "min_val", _NOTHING).numel():
+                continue
+            reach = max(abs(float(observer.min_val.min())), abs(float(observer.max_val.max())))
+            if 0 < reach < FAINT:
+                found.setdefault(site.name, f"its values reach {reach:.1e} only, too little for int8's least scale")
     return found
 
 

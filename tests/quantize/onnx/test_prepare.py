@@ -106,3 +106,16 @@ def test_the_host_s_cpu_stays_out_of_ort_files(tmp_path: Path, monkeypatch: pyte
         sizes.append((tmp_path / f"{kind}.required_operators_and_types.config", tmp_path / f"{kind}.ort"))
     texts = [listed.read_text().split("\n", 1)[1] if listed.exists() else "" for listed, _ in sizes]
     assert texts[0] == texts[1] and sizes[0][1].stat().st_size == sizes[1][1].stat().st_size
+
+
+@pytest.mark.parametrize("op", ["Mul", "Add"])
+def test_a_bias_that_is_computed_takes_no_scaling(op: str, tmp_path: Path) -> None:
+    source = np.random.default_rng(0)
+    x, t = nets.value("x", 1, 4, 6, 6), nets.value("t", 4)
+    weight = nets.weight("w", source.standard_normal((4, 4, 3, 3)))
+    bias = ir.Node("", "Tanh", [t])
+    conv = ir.Node("", "Conv", [x, weight, bias.outputs[0]])
+    last = ir.Node("", op, [conv.outputs[0], nets.weight("c", source.standard_normal((1, 4, 1, 1)))])
+    model = nets.of_graph(tmp_path / "net.onnx", [bias, conv, last], [x, t], [last.outputs[0]])
+    graph, difference = prepared(model, tmp_path)
+    assert difference < 1e-5 and op in [node.op_type for node in graph.graph]

@@ -253,3 +253,25 @@ def test_a_quantized_program_is_read_by_a_fresh_process(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "quantize_per_tensor" in done.stdout
+
+
+class Whisper(nn.Module):
+    """A layer whose results are a hundred thousandth, as those behind a small gain are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.soft, self.b = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32, bias=False)
+        with torch.no_grad():
+            self.soft.weight *= 1e-5
+            self.soft.bias *= 1e-5
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.b(self.soft(self.a(x).relu()).relu())
+        return y * 1e5
+
+
+def test_values_below_the_least_scale_stay_float(tmp_path: Path) -> None:
+    case = lower(Whisper().eval(), (torch.randn(4, 32),), tmp_path, "static-int8")
+    assert case.precisions["a"] == "int8" and case.precisions["b"] == "float32" and case.snr() > 25
+    assert "least scale" in str(next(layer.why for layer in case.lowered.layers if layer.name == "b"))
