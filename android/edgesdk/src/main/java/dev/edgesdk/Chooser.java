@@ -71,10 +71,15 @@ final class Chooser {
 
   private static Session load(EdgeBundle bundle, Variant variant, Session.Config config, List<String> reasons) {
     ModelFile files = new ModelFile(bundle, variant);
+    Runner runner = null;
     Session session;
     try {
-      session = new Session(bundle, files, Runtimes.find(variant.runtime()).load(files, config.threads), reasons);
+      runner = Runtimes.find(variant.runtime()).load(files, config.threads);
+      session = new Session(bundle, files, runner, reasons);
     } catch (RuntimeException | Error cause) {
+      if (runner != null) {
+        runner.close();
+      }
       files.delete();
       throw cause;
     }

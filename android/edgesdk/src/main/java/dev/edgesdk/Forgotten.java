@@ -32,12 +32,14 @@ final class Forgotten extends PhantomReference<Session> {
     }
 
     private static void watch() {
-      try {
-        while (true) {
+      while (true) {
+        try {
           ((Forgotten) QUEUE.remove()).free();
+        } catch (InterruptedException e) {
+          LOG.log(Level.FINE, "interrupted, and goes on: sessions may still be forgotten", e);
+        } catch (RuntimeException e) {
+          LOG.log(Level.WARNING, "a session that was never closed can't be freed", e);
         }
-      } catch (InterruptedException end) {
-        Thread.currentThread().interrupt();
       }
     }
   }
