@@ -50,6 +50,7 @@ class Facts:
     bytecode: int | None
     backends: frozenset[str]
     inputs: tuple[Mapping[str, Any], ...]
+    outputs: tuple[Mapping[str, Any], ...]
     classifies: bool
     signed: bool
     not_run: tuple[str, ...]
@@ -78,6 +79,7 @@ def facts(emission: Emission, abis: Sequence[str]) -> Facts:
         bytecode=_bytecode(variants, emission.bundle),
         backends=frozenset(v["backend"] for v in variants if v.get("backend")),
         inputs=tuple(signature.get("inputs") or ()),
+        outputs=tuple(signature.get("outputs") or ()),
         classifies=bool(manifest.get("preprocess")) and (manifest.get("postprocess") or {}).get("kind") == "classify",
         signed=_signed(emission.bundle),
         not_run=tuple(v["id"] for v in variants if v.get("verified") == "not_run"),

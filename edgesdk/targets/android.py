@@ -13,6 +13,7 @@ from typing import Any
 from edgesdk.targets import _names
 from edgesdk.targets._base import Emission, Target
 from edgesdk.targets._facts import Facts, facts
+from edgesdk.targets._java import tensors
 from edgesdk.targets._lite import LIBRARIES
 from edgesdk.targets._maven import Coordinates, Dependency, write_repository
 from edgesdk.targets._render import render, write
@@ -60,6 +61,7 @@ class Android(Target):
             "min_sdk": MIN_SDK,
             "no_compress": NO_COMPRESS,
             "lite_libraries": LIBRARIES,
+            "tensors": () if found.classifies else tensors(found.inputs, found.outputs),
             "executorch_file": found.executorch_file,
         }
         for name in ("settings.gradle.kts", "build.gradle.kts", "gradle.properties", "consumer-rules.pro"):

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from edgesdk.targets._java import tensors
+
 FRAME = """{imports}
+import dev.edgesdk.*;
 import java.util.*;
 import android.content.Context;
 import android.graphics.Bitmap;
@@ -21,6 +24,14 @@ class {name} {{
 }}
 """
 
+EVERY_DTYPE = [
+    {"name": f'in "{dtype}"', "dtype": dtype, "shape": shape}
+    for dtype in (
+        "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16", "bool"
+    )
+    for shape in ([], [1, 3], ["2..8", 5])
+]  # fmt: skip
+
 
 def java_blocks(readme: Path) -> list[str]:
     return re.findall(r"```java\n(.*?)```", readme.read_text(encoding="utf-8"), re.DOTALL)
@@ -31,6 +42,8 @@ def test_the_readme_compiles_and_dexes(tool: Any, emitted: Path, tmp_path: Path)
     blocks = java_blocks(emitted / "README.md")
     assert any("classify(bitmap, 5)" in block for block in blocks)
     assert any("org.pytorch.executorch.Module" in block for block in blocks)
+    opened = 'Session session = EdgeBundle.open(context, "any.edge").session();'
+    blocks.append("\n".join([opened, *tensors(EVERY_DTYPE, EVERY_DTYPE)]))
     tool.need_tools()
     parts = tool.fetch(["arm64-v8a"])
     library = tool.compile_apps([tool.App("sample")])["sample"]

@@ -53,6 +53,7 @@ def emit(tmp_path: Path) -> Emit:
     def run(
         target: str | Target, *variants: dict[str, Any], name: str = "net", version: str = "1.0.0", license: str | None = "MIT",
         entries: dict[str, bytes] | None = None, manifest: dict[str, Any] | None = None, file: str | None = None,
+        signature: dict[str, Any] | None = None,
     ) -> Path:  # fmt: skip
         goal = find(target) if isinstance(target, str) else target
         folder = tmp_path / f"out-{len(list(tmp_path.iterdir()))}"
@@ -60,7 +61,7 @@ def emit(tmp_path: Path) -> Emit:
         shown = [{**v, "details": {"abis": list(goal.abis), **v["details"]}} for v in (variants or (variant(),))]
         document = {
             "schema": "edgesdk.package/1", "name": name, "version": version, "variants": shown,
-            "signature": {"inputs": [{"name": "pixels", "dtype": "float32", "shape": ["1..8", 3, 224, 224]}], "outputs": []},
+            "signature": signature or {"inputs": [{"name": "pixels", "dtype": "float32", "shape": ["1..8", 3, 224, 224]}], "outputs": []},
         }  # fmt: skip
         bundle = write_bundle(folder / (file or f"{name}.edge"), entries)
         goal.emit(Emission(name, version, license, bundle, json.loads(json.dumps(document)), manifest or {}), folder)

@@ -260,7 +260,7 @@ def test_the_lines_for_today_are_java_with_every_import(emit: Emit, tmp_path: Pa
     """javac, with the signatures that the snippet uses in place of Android and ExecuTorch."""
     one = variant()
     readme = (emit("android", one, entries={one["file"]: b"pte"}) / "README.md").read_text()
-    (snippet,) = re.findall(r"```java\n(.*?)```", readme.split("<details>")[1], re.DOTALL)
+    (snippet,) = re.findall(r"```java\n(.*?)```", readme.split("<summary>Without")[1], re.DOTALL)
     imports = [line for line in snippet.splitlines() if line.startswith("import ")]
     body = snippet.split("\n\n", 1)[1]
     head = (
@@ -295,3 +295,17 @@ def test_the_readme_says_what_data_showed_not_what_a_few_samples_did(emit: Emit)
     assert "visible differences" not in text
     judged["details"]["guard"] = {"evaluation": {**found, "data": "made up", "score": None}}
     assert "visible differences" in (emit("android", judged) / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_makes_the_inputs_and_reads_the_outputs_of_this_model(emit: Emit) -> None:
+    signature = {
+        "inputs": [
+            {"name": "ids", "dtype": "int64", "shape": [1, "4..128"]},
+            {"name": 'a "b"', "dtype": "float16", "shape": [2]},
+        ],
+        "outputs": [{"name": "hidden", "dtype": "float32", "shape": [1, "4..128", 384]}],
+    }
+    readme = (emit("android", signature=signature) / "README.md").read_text()
+    assert 'inputs.put("ids", Tensor.of(new long[4], 1, 4));  // int64, 1 × 4…128' in readme
+    assert 'inputs.put("a \\"b\\"", Tensor.allocate(DType.FLOAT16, 2));' in readme
+    assert 'outputs.get("hidden").toFloats();  // float32, 1 × 4…128 × 384' in readme
