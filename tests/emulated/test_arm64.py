@@ -419,6 +419,20 @@ def test_a_crash_is_told_and_the_next_call_works(picture: Picture) -> None:
         assert np.array_equal(arm.run([x])[0], before)
 
 
+def test_a_crash_between_two_calls_is_told(picture: Picture) -> None:
+    """A new process would have forgotten the state, and answer as if nothing had happened."""
+    runtime, _, _, path, signature = picture
+    x = noise(1, 3, 9, 9)
+    with emulated.load(runtime, path, signature) as arm:
+        before = arm.run([x])[0]
+        arm._process._process.kill()  # type: ignore[union-attr]
+        arm._process._process.wait()  # type: ignore[union-attr]
+        with pytest.raises(DeviceError) as crashed:
+            arm.run([x])
+        assert crashed.value.code == "emulation_crashed"
+        assert np.array_equal(arm.run([x])[0], before)
+
+
 def test_an_instruction_that_the_processor_lacks(int8: Int8, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real crash: the engine is told of a Cortex-A76 and takes its dot products, which this processor doesn't have."""
     path, signature, samples, _ = int8

@@ -123,7 +123,9 @@ def test_attention_keeps_its_float_islands_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_pitfall_q_08_a_recurrent_layer_stays_float_and_the_report_says_why(tmp_path: Path) -> None:
-    case = lower(Recurrent(), (torch.randn(1, 3, 4),), tmp_path, "static-int8")
+    torch.manual_seed(0)
+    feeds = noise([(1, 3, 4)], 200)  # with a tenth of them, unseen samples leave the ranges: 18 dB
+    case = lower(Recurrent(), (torch.randn(1, 3, 4),), tmp_path, "static-int8", feeds=feeds)
     layers = {layer.name: layer for layer in case.lowered.layers}
     assert layers["lstm"].precision == "float32" and "dynamic-int8" in (layers["lstm"].why or "")
     assert layers["head"].precision == "int8" and case.snr() > GOOD
