@@ -67,7 +67,8 @@ class EmulatedRunner(Runner):
         from edgesdk.emulated import _wire
 
         dtypes = self._checked(inputs)
-        if not self._closed and self._process is None:  # its end was told; one that ended since the last call is told now
+        # One that ended since the last call isn't replaced, but told: it took its state along.
+        if not self._closed and self._process is None:
             self._start()
         self._used = True
         pieces = _wire.request([inputs[at] for at in self._order], dtypes)
