@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import mmap
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgesdk._memory import give_back, relieve
@@ -84,19 +83,7 @@ def layer_errors(
         count: samples to measure on.
         with_alone: quantize each layer by itself as well; those inside a branch are in any case.
     """
-    with _on_disk(graph) as forget:
-        return _ranked(graph, make, keep, samples, count, with_alone, forget)
-
-
-def _ranked(
-    graph: ir.Model,
-    make: Make,
-    keep: frozenset[str],
-    samples: Callable[[int], Iterable[Sample]],
-    count: int,
-    with_alone: bool,
-    forget: Callable[[], None],
-) -> tuple[LayerError, ...]:
+    forget = _to_disk(graph)
     whole = make(keep)
     rows = {layer.name: layer for layer in whole.layers if layer.precision != "float32"}
     watched = {name: place for name, place in whole.places.items() if name in rows}
@@ -123,9 +110,8 @@ def _rank(snr: float | None) -> float:
     return math.inf if snr is None else snr
 
 
-@contextlib.contextmanager
-def _on_disk(graph: ir.Model) -> Iterator[Callable[[], None]]:
-    """Within the block the large weights lie in a file that is mapped; the function lets go of what was read of it."""
+def _to_disk(graph: ir.Model) -> Callable[[], None]:
+    """Put the large weights into a file that is mapped; the function that is returned lets go of what was read of it."""
     import numpy as np
     import onnx_ir as ir
 
@@ -143,7 +129,7 @@ def _on_disk(graph: ir.Model) -> Iterator[Callable[[], None]]:
         array = np.frombuffer(mapped, np.float32, math.prod(shape), place).reshape(shape)
         value.const_value = ir.Tensor(array, name=value.name)
     give_back()
-    yield lambda: mapped.madvise(mmap.MADV_DONTNEED) if hasattr(mmap, "MADV_DONTNEED") else None  # not on Windows
+    return lambda: mapped.madvise(mmap.MADV_DONTNEED) if hasattr(mmap, "MADV_DONTNEED") else None  # not on Windows
 
 
 def _movable(tensor: Any) -> bool:
