@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ def import_model(args: Json, report: Report) -> Json:
     from edgesdk.importing import locate
     from edgesdk.importing._reference import reference_steps
     from edgesdk.quantize._already import comes_quantized
+    from edgesdk.quantize._steps import roundings
 
     one_thread()
     gc.disable()  # importing torch and tracing make millions of lasting objects; collections in between find nothing
@@ -80,6 +82,7 @@ def import_model(args: Json, report: Report) -> Json:
         },
         "warnings": [warn.to_json() for warn in _reference_warnings(model.signature, reference)],
         "came_quantized": comes_quantized(model),
+        "roundings": {name: asdict(one) for name, one in roundings(model, cases, reference).items()},
         **_statistics(model),
     }
 
@@ -202,7 +205,7 @@ def _half(model: Model, folder: Path, never: frozenset[str]) -> Model:
 
 def verify(args: Json, report: Report) -> Json:
     """Run a lowered file on its engine over the cases of ``folder``; returns the :class:`Verification` as JSON."""
-    from edgesdk.fidelity import compare, run_cases, tolerance_of
+    from edgesdk.fidelity import TOLERANCES, Tolerance, compare, run_cases
     from edgesdk.samples import is_real, load_cases, load_outputs
 
     runtime = runtime_of(args["runtime"])
@@ -217,11 +220,13 @@ def verify(args: Json, report: Report) -> Json:
     finally:
         runner.close()
     # Integer schemes have no tolerance of their own: the guard judges them on data. Here they must run and be well formed.
-    tolerance = tolerance_of(args["quantization"], args["came_quantized"])
+    tolerance = TOLERANCES.get(args["quantization"])
+    roundings = {name: Tolerance(**one) for name, one in args["roundings"].items()}
     measured = is_real if tolerance is None and any(map(is_real, cases)) else None
     engine = f"{args['runtime']} {runtime.version()}"
     result: Json = VERIFICATION.dump_python(
-        compare(signature, cases, reference, found, tolerance, engine=engine, measured=measured), mode="json"
+        compare(signature, cases, reference, found, tolerance, engine=engine, measured=measured, roundings=roundings),
+        mode="json",
     )
     return result
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Model, Signature, Verification
 from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, UsageError
-from edgesdk.fidelity import TOLERANCES, Tolerance, compare, run_cases, tolerance_of
+from edgesdk.fidelity import TOLERANCES, Tolerance, compare, run_cases
 from edgesdk.runtimes import find
 from edgesdk.samples import Case, Feed, make_cases
 
@@ -34,7 +34,7 @@ def compare_bundle(
         InputError, UnsupportedError: the model can't be read.
     """
     from edgesdk.importing._reference import reference_steps
-    from edgesdk.quantize._already import comes_quantized
+    from edgesdk.quantize._steps import roundings
 
     signature = Signature.from_json(bundle.manifest.signature.model_dump(mode="json", exclude_none=True))
     report("reading the model", None)
@@ -49,14 +49,14 @@ def compare_bundle(
 
     fresh = answered(cases)
     kept: Made | None = None
-    rounds = comes_quantized(model)
+    explained = roundings(model, *fresh)
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for variant in bundle.manifest.variants:
             report(f"running {variant.id}", None)
             if variant.quantization in TOLERANCES:
-                allowed = tolerance_of(variant.quantization, rounds)
-                found[variant.id] = _run(bundle, variant, signature, fresh, allowed, Path(folder))
+                allowed = TOLERANCES[variant.quantization]
+                found[variant.id] = _run(bundle, variant, signature, fresh, allowed, Path(folder), explained)
             else:  # ranges calibrated on data don't hold on made-up inputs: the bundle's own samples judge
                 kept = kept or answered(_golden(bundle))
                 found[variant.id] = _within(variant, _run(bundle, variant, signature, kept, None, Path(folder)))
@@ -131,7 +131,13 @@ def _words(signature: Signature) -> str:
 
 
 def _run(
-    bundle: EdgeBundle, variant: Any, signature: Signature, made: Made, tolerance: Tolerance | None, folder: Path
+    bundle: EdgeBundle,
+    variant: Any,
+    signature: Signature,
+    made: Made,
+    tolerance: Tolerance | None,
+    folder: Path,
+    roundings: Mapping[str, Tolerance] | None = None,
 ) -> Verification:
     runtime = find(variant.runtime)
     why = runtime.missing()
@@ -148,4 +154,4 @@ def _run(
         found = run_cases(runner, signature, made[0])
     finally:
         runner.close()
-    return compare(signature, made[0], made[1], found, tolerance, engine=runtime.name)
+    return compare(signature, made[0], made[1], found, tolerance, engine=runtime.name, roundings=roundings)

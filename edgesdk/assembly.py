@@ -12,7 +12,7 @@ import numpy as np
 
 from edgesdk import cache as caching
 from edgesdk import targets
-from edgesdk.fidelity import ABSOLUTE_FLOOR, tolerance_of
+from edgesdk.fidelity import ABSOLUTE_FLOOR, TOLERANCES
 from edgesdk.samples import REAL, Case, Feed, is_real, load_cases, load_outputs
 
 if TYPE_CHECKING:
@@ -123,9 +123,10 @@ def _allowed(variant: Variant, imported: Imported, scale: Mapping[str, float]) -
 
     For float files it is what verification allowed, and holds for engines too that could not run here.
     """
-    tolerance = tolerance_of(variant.lowered.quantization, imported.came_quantized)
+    tolerance = TOLERANCES.get(variant.lowered.quantization)
     if tolerance is not None:
-        return {name: max(ABSOLUTE_FLOOR, tolerance.relative * largest) for name, largest in scale.items()}
+        relative = {name: tolerance.looser(imported.roundings.get(name)).relative for name in scale}
+        return {name: max(ABSOLUTE_FLOOR, relative[name] * largest) for name, largest in scale.items()}
     seen = {o.name: o.max_abs_error for o in variant.verification.outputs}
     return {
         name: max(ABSOLUTE_FLOOR, _INT8_SLACK * seen.get(name, largest), _INT8_FLOOR * largest)

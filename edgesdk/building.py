@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from edgesdk._jobs import LOWERED, VERIFICATION
 from edgesdk.artifacts import Lowered, Rung, Signature, Verification, Warn
 from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, from_json
 from edgesdk.evaluation import Guarded
+from edgesdk.fidelity import Tolerance
 from edgesdk.planning import VariantPlan
 from edgesdk.progress import Progress
 from edgesdk.quantize import schemes
@@ -47,6 +48,7 @@ class Imported:
     weight_bytes: int
     warnings: tuple[Warn, ...]
     came_quantized: bool = False
+    roundings: Mapping[str, Tolerance] = field(default_factory=dict)
 
     @property
     def signature(self) -> Signature:
@@ -114,7 +116,9 @@ class Builder:
         return Imported(
             model=result["model"], fingerprint=result["fingerprint"], has=result["has"],
             no_program=from_json(result["no_program"]) if result["no_program"] else None,
-            came_quantized=result["came_quantized"], parameters=result["parameters"], macs=result["macs"], weight_bytes=result["weight_bytes"], warnings=warnings,
+            came_quantized=result["came_quantized"],
+            roundings={name: Tolerance(**one) for name, one in result["roundings"].items()},
+            parameters=result["parameters"], macs=result["macs"], weight_bytes=result["weight_bytes"], warnings=warnings,
         )  # fmt: skip
 
     def read_samples(self) -> None:
@@ -204,7 +208,7 @@ class Builder:
         args = {
             "folder": str(self.folder), "runtime": plan.runtime, "file": str(lowered.path),
             "quantization": plan.quantization, "signature": imported.signature.to_json(),
-            "came_quantized": imported.came_quantized,
+            "roundings": {name: asdict(one) for name, one in imported.roundings.items()},
         }  # fmt: skip
         with _timed(self, "verify"):
             # Another process than the one that lowered it reads the final bytes.

@@ -37,6 +37,20 @@ class Tolerance:
     snr_db: float = 55.0
     flips: float = 0.0
 
+    def looser(self, other: Tolerance | None) -> Tolerance:
+        """What either of the two allows."""
+        if other is None:
+            return self
+        return Tolerance(
+            max(self.relative, other.relative), min(self.snr_db, other.snr_db), max(self.flips, other.flips)
+        )
+
+    def stricter(self, other: Tolerance) -> Tolerance:
+        """What both of the two allow."""
+        return Tolerance(
+            min(self.relative, other.relative), max(self.snr_db, other.snr_db), min(self.flips, other.flips)
+        )
+
 
 TOLERANCES: Mapping[str, Tolerance] = {
     "none": Tolerance(),
@@ -45,20 +59,10 @@ TOLERANCES: Mapping[str, Tolerance] = {
     # A user's own file of unknown precision (edgesdk bundle): 20 dB is where int8 that is still useful ends.
     "custom": Tolerance(relative=0.3, snr_db=20.0, flips=0.05),
 }
-_ROUNDED = Tolerance(relative=0.25, snr_db=25.0, flips=0.05)
-"""A model that came quantized computes in steps, and engines round what falls between two of them to different sides."""
+ROUNDED = Tolerance(relative=0.25, snr_db=25.0, flips=0.05)
+"""The most that is allowed to a model that comes quantized, whatever its own roundings explain."""
 ABSOLUTE_FLOOR = 1e-6
 """Errors below this are never held against an output whose values are (nearly) zero."""
-
-
-def tolerance_of(quantization: str, came_quantized: bool) -> Tolerance | None:
-    """What is allowed between a file and its original; None for schemes that only data can judge.
-
-    Args:
-        quantization: of the file, as ``--quantize`` names it.
-        came_quantized: whether the original rounds to integers itself.
-    """
-    return _ROUNDED if came_quantized and quantization in ("none", "fp16") else TOLERANCES.get(quantization)
 
 
 def run_cases(runner: Runner, signature: Signature, cases: Sequence[Case]) -> list[list[Outputs]]:
@@ -84,14 +88,16 @@ def compare(
     *,
     engine: str = "",
     measured: Callable[[Case], bool] | None = None,
+    roundings: Mapping[str, Tolerance] | None = None,
 ) -> Verification:
     """Judge what an engine answered against what the original answered on the same cases.
 
     Args:
         tolerance: None judges shapes, dtypes and finiteness alone.
         measured: the cases whose errors are counted; None counts all. Shapes and dtypes are checked on every case.
+        roundings: what the original's own roundings explain, by output, where that is more than ``tolerance``.
     """
-    outputs, faults = [], []
+    outputs, faults, allowed = [], [], []
     kept = [measured is None or measured(case) for case in cases]
     for spec in signature.outputs:
         wanted = [step[spec.name] for case in reference for step in case]
@@ -105,7 +111,10 @@ def compare(
         given = [array for array, use in zip(given, counted, strict=True) if use]
         fidelity = fidelity_of(spec.name, wanted, given)
         outputs.append(fidelity)
-        fault = _numeric_fault(fidelity, wanted, given, tolerance) if tolerance else None
+        if tolerance is None:
+            continue
+        allowed.append(tolerance.looser((roundings or {}).get(spec.name)))
+        fault = _numeric_fault(fidelity, wanted, given, allowed[-1])
         if fault:
             faults.append(f"output '{spec.name}' {fault}")
     return Verification(
@@ -113,7 +122,7 @@ def compare(
         outputs=tuple(outputs),
         samples=sum(len(case.feeds) for case, use in zip(cases, kept, strict=True) if use),
         shapes=describe_shapes(tuple(cases)),
-        tolerance=tolerance.relative if tolerance else 0.0,
+        tolerance=max((one.relative for one in allowed), default=0.0),
         why="; ".join(faults) or None,
         engine=engine,
         cpu_flags=cpu_flags(),

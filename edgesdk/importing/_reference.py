@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgesdk.artifacts import Model
+from edgesdk.artifacts import Model, Signature
 from edgesdk.errors import EdgeError, InputError
 from edgesdk.importing._flat import flat_program
 from edgesdk.importing._state import Snapshot, seeded
@@ -31,8 +31,7 @@ def reference_steps(model: Model, steps: Sequence[Feed]) -> list[Answer]:
 def reference_stream(model: Model, steps: Iterable[Feed]) -> Iterator[Answer]:
     """As :func:`reference_steps`, one answer at a time: data of any length in constant memory."""
     names = [s.name for s in model.signature.outputs]
-    order = [s.name for s in model.signature.inputs]
-    feeds = ([step[name] for name in order] for step in steps)
+    feeds = _in_order(model.signature, steps)
     if model.onnx is not None:  # the file itself is the original, whatever was made of it
         answers = _through_onnx(model, feeds)
     elif model.module is not None:
@@ -42,6 +41,18 @@ def reference_stream(model: Model, steps: Iterable[Feed]) -> Iterator[Answer]:
     else:
         answers = _through_module(copy.deepcopy(model.script), feeds)
     return (dict(zip(names, answer, strict=True)) for answer in answers)
+
+
+def steps_through(module: Any, signature: Signature, steps: Iterable[Feed]) -> list[Answer]:
+    """As :func:`reference_steps`, from a module behind a flat face."""
+    names = [s.name for s in signature.outputs]
+    answers = _through_module(module, _in_order(signature, steps))
+    return [dict(zip(names, answer, strict=True)) for answer in answers]
+
+
+def _in_order(signature: Signature, steps: Iterable[Feed]) -> Iterator[list[Any]]:
+    order = [s.name for s in signature.inputs]
+    return ([step[name] for name in order] for step in steps)
 
 
 def _through_module(module: Any, feeds: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
