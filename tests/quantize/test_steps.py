@@ -78,7 +78,8 @@ def _off(net: _Stepped, layer: nn.Linear, share: float) -> _Stepped:
 
 def test_a_float_layer_that_sees_no_rounding_is_held_to_float() -> None:
     wrong = _Stepped()
-    verdict = _judged(_Stepped(), _off(wrong, wrong.beside, 0.01))  # 38 dB, which the other output's steps don't explain
+    # 38 dB, which the other output's steps don't explain.
+    verdict = _judged(_Stepped(), _off(wrong, wrong.beside, 0.01))
     assert verdict.verified is False and "y1" in (verdict.why or "")
 
 
