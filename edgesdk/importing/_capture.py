@@ -34,6 +34,32 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
+@contextlib.contextmanager
+def plain_attention() -> Iterator[None]:
+    """``nn.Transformer`` and its layers take the path that any mask and any runtime can take.
+
+    Otherwise they compare the values of a mask with a causal one, only to choose a faster kernel, and a graph can't hold
+    that choice; in eval mode they call one fused operator for a whole layer, which no runtime but libtorch has; and
+    ``nn.TransformerEncoder`` answers zeros at padded positions or not, as the mask's values happen to lie.
+    """
+    import torch
+    from torch.nn.modules import transformer
+
+    detect: Any = transformer._detect_is_causal_mask
+    fast = torch.backends.mha.get_fastpath_enabled()
+
+    def as_said(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+        return is_causal is True
+
+    transformer._detect_is_causal_mask = as_said
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = detect
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
 def capture(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], shapes: Any) -> ExportedProgram:
     """Export without, then with dynamo's bytecode analysis; the first that succeeds.
 
@@ -47,7 +73,7 @@ def capture(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], s
     first: Exception | None = None
     for strict in (False, True) if getattr(module, "edgesdk_strict", True) else (False,):
         try:
-            with quiet(), torch.no_grad():
+            with quiet(), torch.no_grad(), plain_attention():
                 return torch.export.export(
                     module, tuple(args), dict(kwargs) or None, dynamic_shapes=shapes, strict=strict
                 )
@@ -106,7 +132,7 @@ def why_pinned(
     try:
         sink = io.StringIO()
         with (
-            warnings.catch_warnings(), torch.no_grad(), contextlib.suppress(Exception),
+            warnings.catch_warnings(), torch.no_grad(), plain_attention(), contextlib.suppress(Exception),
             contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink),
         ):  # fmt: skip
             warnings.simplefilter("ignore")

@@ -12,7 +12,7 @@ from edgesdk.errors import InputError, UnsupportedError
 from edgesdk.importing import _adopt
 from edgesdk.importing._autocast import Held, full_precision, inline_modes, needs_autocast
 from edgesdk.importing._base import ImportOptions, Located
-from edgesdk.importing._capture import capture, why_pinned
+from edgesdk.importing._capture import capture, plain_attention, why_pinned
 from edgesdk.importing._check import check_program, is_stateful, state_lost
 from edgesdk.importing._detector_head import at_head
 from edgesdk.importing._dynamic import (
@@ -97,7 +97,7 @@ def export_module(
         return import_script(module, located, options, hint=hint)
     module, warnings = prepare(module)
     module, cut = at_head(module)
-    with full_precision() as held:
+    with full_precision() as held, plain_attention():
         model = _exported(module, located, options, hint, [*warnings, *cut], held)
     return replace(model, preprocess=hint.preprocess, labels=hint.labels, task=hint.task, license=hint.license,
                    history=hint.history, warnings=(*hint.warnings, *model.warnings))  # fmt: skip
@@ -126,8 +126,25 @@ def _exported(
     model = replace(model, module=flat_program(program) if changed or held.places else face)
     if kept and not model.stateful:
         raise state_lost()
-    warnings += [*changed, *held.told(), *check_program(model, trial.sizes, original=None if changed else face)]
+    warnings += [*_padding(module, model.signature), *changed, *held.told()]
+    warnings += check_program(model, trial.sizes, original=None if changed else face)
     return replace(model, warnings=tuple(warnings))
+
+
+def _padding(module: nn.Module, signature: Signature) -> list[Warn]:
+    """A word where PyTorch itself answers one thing or another at padded positions."""
+    import torch
+
+    nested = any(
+        getattr(m, "use_nested_tensor", False) for m in module.modules() if isinstance(m, torch.nn.TransformerEncoder)
+    )
+    if not nested or all(spec.dtype != "bool" for spec in signature.inputs):
+        return []
+    return [Warn(
+        "padded_positions", "nn.TransformerEncoder answers zeros at padded positions when it may use nested tensors (eval mode, "
+        "torch.no_grad(), padding at the end), and other values in training. The file computes them as in training: mask the "
+        "outputs before they are averaged, or build the encoder with enable_nested_tensor=False.",
+    )]  # fmt: skip
 
 
 def _tried(module: nn.Module, call: Call, held: Held) -> Trial:

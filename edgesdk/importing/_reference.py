@@ -10,6 +10,7 @@ import numpy as np
 
 from edgesdk.artifacts import Model, Signature
 from edgesdk.errors import EdgeError, InputError
+from edgesdk.importing._capture import plain_attention
 from edgesdk.importing._flat import flat_program
 from edgesdk.importing._state import Snapshot, seeded
 from edgesdk.importing._translate import first_sentence
@@ -63,7 +64,8 @@ def _through_module(module: Any, feeds: Iterable[Sequence[Any]]) -> Iterator[lis
         for feed in feeds:
             tensors = [torch.from_numpy(np.array(a, order="C", copy=True)) for a in feed]
             try:
-                answer = [t.contiguous().numpy() for t in seeded(lambda flat: module(*flat), tensors)]
+                with plain_attention():
+                    answer = [t.contiguous().numpy() for t in seeded(lambda flat: module(*flat), tensors)]
             except EdgeError:
                 raise
             except Exception as exc:  # user code raises what it likes
