@@ -91,6 +91,8 @@ def _lower_onnx(model: Model, config: LowerConfig, out: Path, *, sizes: bool = T
     half = config.quantization == "fp16"
     if half and not _onnx_write.has_half(graph):
         said = (_onnx_half.store_half(graph),)
+    elif half:
+        _onnx_half.equal_ranks(graph)
     elif config.quantization not in ("none", "fp16"):
         from edgesdk.quantize import _onnx
 

@@ -1,0 +1,35 @@
+"""Half precision that ONNX Runtime can load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from edgesdk.runtimes import LowerConfig, find
+from edgesdk.runtimes._fp16 import to_half
+from tests.runtimes import graphs
+
+
+class Turned(torch.nn.Module):
+    """A plain recurrent layer; transpositions of three and four dimensions before products, one weight twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net, self.mix = torch.nn.RNN(16, 32, batch_first=True), torch.nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.mix(self.mix(self.net(x)[0]).transpose(0, 1))
+        return self.mix(y.reshape(2, 3, -1, 32).permute(1, 2, 0, 3)).mean((0, 2))
+
+
+def test_a_transposition_before_a_half_precision_product_does_not_crash_the_engine(tmp_path: Path) -> None:
+    example = torch.randn(2, 6, 16)
+    model = graphs.model_of(Turned(), (example,), [{0: graphs.BATCH}])
+    half = to_half(model, [{"in_0": example.numpy()}], find("onnx").never_half)
+    made, runner = graphs.lowered("onnx", half, tmp_path, LowerConfig(quantization="fp16"))
+    assert graphs.difference(runner, Turned().eval(), (torch.randn(3, 6, 16),)) < 5e-3
+    assert (
+        made.path.stat().st_size < 0.75 * graphs.lowered("onnx", model, tmp_path, name="whole")[0].path.stat().st_size
+    )
