@@ -54,8 +54,9 @@ class Tolerance:
 
 TOLERANCES: Mapping[str, Tolerance] = {
     "none": Tolerance(),
-    # Half precision carries 11 bits: 2⁻¹¹ = 4.9e-4 per rounding, some dozens of roundings deep.
-    "fp16": Tolerance(relative=3e-2, snr_db=34.0, flips=0.01),
+    # Half precision carries 11 bits: 2⁻¹¹ = 4.9e-4 per rounding, some dozens of roundings deep. XNNPACK and ARM also add up
+    # in it: at 41 dB the worst of MiniLM's 2.5 million values over 200 sentences, at padding, is off by 6.5 % of the largest.
+    "fp16": Tolerance(relative=1e-1, snr_db=34.0, flips=0.01),
     # A user's own file of unknown precision (edgesdk bundle): 20 dB is where int8 that is still useful ends.
     "custom": Tolerance(relative=0.3, snr_db=20.0, flips=0.05),
 }

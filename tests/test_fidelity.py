@@ -56,6 +56,15 @@ def test_pitfall_n_07_nan_and_shape_changes_always_fail() -> None:
     assert "dtype" in (_judge(LOGITS, LOGITS.astype(np.float64)).why or "")
 
 
+@pytest.mark.parametrize(("share", "passes"), [(0.065, True), (0.15, False)])
+def test_half_precision_may_miss_single_values_by_little(share: float, passes: bool) -> None:
+    many = np.repeat(LOGITS, 50, axis=-1)
+    found = many.copy()
+    found[0, 0, 3] += share * np.abs(many).max()
+    assert _judge(many, found, "fp16").verified is passes
+    assert _judge(many, many * np.float32(1.03), "fp16").verified is False, "30 dB"
+
+
 def test_tiny_outputs_are_judged_by_their_own_scale() -> None:
     tiny = LOGITS * np.float32(1e-4)
     assert _judge(tiny, tiny * np.float32(1.0001)).verified is True
