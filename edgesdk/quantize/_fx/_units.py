@@ -21,7 +21,7 @@ _PAIRS = frozenset({"add", "mul"})
 _SINGLE = frozenset({"hardswish", "leaky_relu", "silu", *FIXED})
 # Quantized tensors go through these as they are: results are among the inputs, or between two of them.
 _KEEPS = frozenset({
-    "relu", "relu6", "hardtanh", "clamp", "clamp_min", "max_pool1d", "max_pool2d", "flatten", "reshape", "permute",
+    "relu", "clamp_min", "max_pool1d", "max_pool2d", "flatten", "reshape", "permute",
     "transpose", "squeeze", "unsqueeze", "slice", "select", "split", "split_with_sizes", "chunk", "unbind", "getitem",
     "contiguous", "clone", "pixel_shuffle", "upsample_nearest2d", "upsample_nearest1d",
 })  # fmt: skip
@@ -202,7 +202,7 @@ def passes(node: Node) -> bool:
         return is_float(node) and _pads_zeros(node, name)
     if name in AVERAGES:
         return is_float(node) and "dtype" not in node.kwargs
-    if name in ("relu", "relu6", "hardtanh", "clamp", "clamp_min"):
+    if name in ("relu", "clamp_min"):  # QNNPACK's clamp writes channels-last data into a contiguous result (torch 2.15)
         return is_relu(node) and is_float(node)
     return name in _KEEPS
 

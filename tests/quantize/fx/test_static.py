@@ -417,3 +417,32 @@ def test_layer_errors_name_the_layer_that_loses_most(tmp_path: Path) -> None:
         quantization="static-int8", calibration=store, keep_float=(errors[0].name,)
     ), 8)  # fmt: skip
     assert errors[0].name not in {e.name for e in fewer}
+
+
+class Cut(torch.nn.Module):
+    """A clamp that isn't fused into the layer before it, between int8 layers."""
+
+    def __init__(self, cut: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.cut = cut
+        self.first, self.last = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(4, 5, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.nn.functional.max_pool2d(self.first(x), 2)
+        cuts = {
+            "relu6": torch.nn.functional.relu6,
+            "clamp": lambda v: v.clamp(0, 0.5),
+            "clamp_min": lambda v: v.clamp_min(0),
+        }
+        found: torch.Tensor = self.last(cuts[self.cut](y))
+        return found
+
+
+@pytest.mark.parametrize("cut", ["relu6", "clamp", "clamp_min"])
+def test_a_clamp_of_its_own_keeps_every_number_in_its_place(cut: str, tmp_path: Path) -> None:
+    """QNNPACK's clamp mixes up channels and pixels of channels-last data."""
+    model = nets.of(Cut(cut).eval(), torch.randn(2, 3, 8, 8))
+    calibration = nets.samples(model, nets.noise(1, 3, 8, 8), tmp_path / "samples")
+    _, runner = nets.quantized(model, "static-int8", tmp_path, calibration)
+    assert nets.worst(runner, model, nets.noise(1, 3, 8, 8)(99)) > 30
