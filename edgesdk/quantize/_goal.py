@@ -53,10 +53,20 @@ class Goal:
                 return functional.binary_cross_entropy(output.clamp(_LEAST, 1 - _LEAST), wanted)
             return functional.binary_cross_entropy_with_logits(output, wanted)
         scores = output.movedim(self.axis, 1)
-        if self.scale == "logits":
-            return functional.cross_entropy(scores, label.long())
-        logs = scores if self.scale == "log-probabilities" else scores.clamp_min(_LEAST).log()
-        return functional.nll_loss(logs, label.long())
+        return functional.nll_loss(_logs(scores, self.scale), label.long())
+
+    def distance(self, outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> torch.Tensor:
+        """How far outputs are from those of another net: a scalar of the same scale as the loss, zero when they agree."""
+        from torch.nn import functional
+
+        output, other = outputs[self.index], wanted[self.index]
+        if self.kind == "values":
+            return functional.mse_loss(output, other)
+        if self.kind == "binary":
+            output, other = _two_sides(output, self.scale), _two_sides(other, self.scale)
+        else:
+            output, other = (_logs(one.movedim(self.axis, 1), self.scale) for one in (output, other))
+        return functional.kl_div(output, other, log_target=True, reduction="none").sum(1).mean()
 
     def score(self, outputs: Sequence[torch.Tensor], label: torch.Tensor) -> float:
         """Of one batch: share of right classes, or the mean squared error."""
@@ -71,6 +81,25 @@ class Goal:
 
 _LEAST = 1e-7
 """Probabilities below are taken for this: the logarithm of zero would end the training."""
+
+
+def _logs(scores: torch.Tensor, scale: Scale) -> torch.Tensor:
+    """Logarithms of the probabilities of classes, along axis 1."""
+    if scale == "logits":
+        return scores.log_softmax(1)
+    return scores if scale == "log-probabilities" else scores.clamp_min(_LEAST).log()
+
+
+def _two_sides(scores: torch.Tensor, scale: Scale) -> torch.Tensor:
+    """One score for each sample as logarithms of the probabilities of no and yes, ``[N, 2]``."""
+    import torch
+    from torch.nn import functional
+
+    flat = scores.reshape(-1, 1)
+    if scale == "logits":
+        return torch.cat([functional.logsigmoid(-flat), functional.logsigmoid(flat)], 1)
+    inside = flat.clamp(_LEAST, 1 - _LEAST)
+    return torch.cat([1 - inside, inside], 1).log()
 
 
 def choose_goal(outputs: Sequence[Any], label: torch.Tensor, names: Sequence[str]) -> Goal:

@@ -1,11 +1,14 @@
 """Quantization-aware training on the exported graph, the same for every runtime.
 
-Batch norms are folded into the convolutions before them: their statistics stay as they are. Every step sees weights and
-activations rounded as the int8 file will round them, and gradients pass straight through.
+Batch norms are folded into the convolutions before them: their statistics stay as they are. Ranges are calibrated as static
+int8's, anew at each epoch. Every step sees weights and activations rounded as the int8 file will round them, and gradients pass straight
+through. What comes of it are float weights; every runtime quantizes them its own way.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import importlib.util
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +22,13 @@ from edgesdk.quantize import _kept
 from edgesdk.quantize._goal import Goal, choose_goal
 from edgesdk.quantize._pt2e import _calibrate as calibrate
 from edgesdk.quantize._pt2e import _graph as graphs
-from edgesdk.quantize._pt2e._annotate import Annotated, Wishes, quantizer
+from edgesdk.quantize._pt2e._annotate import Wishes, quantizer
+from edgesdk.quantize._pt2e._finite import LARGEST
 from edgesdk.quantize._pt2e._norms import fold_norms
 from edgesdk.quantize._pt2e._sites import path_of
 from edgesdk.quantize._pt2e._widen import widen
 from edgesdk.quantize.qat_int8 import QatInt8
+from edgesdk.quantize.static_int8 import StaticInt8
 
 if TYPE_CHECKING:
     import torch
@@ -33,8 +38,6 @@ if TYPE_CHECKING:
 
 Report = Callable[[str], None]
 
-WARM_UP = 64
-"""Samples whose ranges are measured before the first step."""
 JUDGED = 512
 """Samples that the table of stages is computed on, at most."""
 
@@ -56,23 +59,6 @@ class Stages:
         )
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """A net after training.
-
-    Attributes:
-        model: with the tuned float weights.
-        prepared: the graph with fake quantization and its trained ranges, on the CPU, for ``convert_pt2e``.
-        record: which layers are quantized.
-    """
-
-    model: Model
-    prepared: GraphModule
-    record: Annotated
-    stages: Stages
-    warnings: tuple[Warn, ...]
-
-
 def fine_tune(model: Model, config: LowerConfig, report: Report | None = None) -> Model:
     """``model`` with float weights that bear int8 better, batch norms folded; for every runtime's own static int8.
 
@@ -84,12 +70,6 @@ def fine_tune(model: Model, config: LowerConfig, report: Report | None = None) -
         InputError: samples or labels are missing or don't fit an output, or the first step gave no finite number.
         MissingToolError: torchao or executorch is not installed.
     """
-    tuned = tune(model, config, report)
-    return replace(tuned.model, warnings=(*tuned.model.warnings, *tuned.warnings))
-
-
-def tune(model: Model, config: LowerConfig, report: Report | None = None) -> Tuned:
-    """Train and keep everything that ExecuTorch's conversion needs; see :func:`fine_tune`."""
     for library in ("torchao", "executorch"):
         if importlib.util.find_spec(library) is None:
             raise missing_library(library, "executorch", "quantization-aware training")
@@ -104,12 +84,12 @@ def tune(model: Model, config: LowerConfig, report: Report | None = None) -> Tun
             trainer.load(kept["state"])
         trainer.finish()
         stages = Stages(**kept["stages"])
-        stopped = Warn(**kept["stopped"]) if kept["stopped"] else None
-        tuned = replace(
-            model, program=trainer.float_program(), module=None, script=None, onnx=None, no_program=None
+        stopped = (Warn(**kept["stopped"]),) if kept["stopped"] else ()
+        warnings = (*model.warnings, Warn("qat_stages", f"{stages}."), *stopped)
+        return replace(
+            model, program=trainer.float_program(), module=None, script=None, onnx=None, no_program=None,
+            warnings=warnings,
         )  # fmt: skip
-    warnings = (Warn("qat_stages", f"{stages}."), *((stopped,) if stopped else ()))
-    return Tuned(tuned, trainer.prepared, trainer.record, stages, warnings)
 
 
 def _trained(trainer: Trainer, report: Report | None) -> dict[str, Any]:
@@ -157,12 +137,13 @@ class Trainer:
         self.store = labelled(config)
         self._count = min(len(self.store), self._scheme.samples)
         self._wishes = Wishes(
-            mode="qat", per_channel=self._scheme.per_channel, keep=frozenset(config.keep_float)
+            mode="qat", per_channel=self._scheme.per_channel, observer=self._scheme.observer,
+            keep=frozenset(config.keep_float),
         )  # fmt: skip
         self._program, self._device = _placed(model.program)
         self._prepare()
         self.goal = self._goal()
-        self._warm_up()
+        self._calibrate()
         self._parameters = [p for p in self.prepared.parameters() if p.is_floating_point()]
         self._optimizer = _adam(self._parameters, self._scheme.learning_rate)
         self._batch = _stackable(model, self.store, self._scheme.batch)
@@ -175,12 +156,15 @@ class Trainer:
 
         module = _folded(graphs.module_of(self._program), self._wishes)
         self._state = {name: graphs.attribute(module, name).clone() for name in graphs.written_buffers(module)}
+        self._original = graphs.module_of(self._program)
         chosen, self.record = quantizer(self._wishes)
         self.prepared: Any = prepare_qat_pt2e(graphs.detached(module), chosen)
         if not any(site.weight is not None for site in self.record.quantized):
             from edgesdk.quantize._pt2e._layers import nothing_quantized
 
             raise nothing_quantized("qat-int8", self.record.sites, self.record.why, "--quantize weight-int8")
+        activations = [fake for fake in _fakes(self.prepared) if not _of_weights(fake)]
+        self._observers = [(fake, copy.deepcopy(fake.activation_post_process)) for fake in activations]
         for parameter in self.prepared.parameters():
             parameter.requires_grad_(parameter.is_floating_point())
 
@@ -193,29 +177,34 @@ class Trainer:
             outputs = self._outputs(self.prepared, [sample])
         return choose_goal(outputs, self._label([sample]), [spec.name for spec in self._model.signature.outputs])
 
-    def _warm_up(self) -> None:
+    def _calibrate(self) -> None:
+        """Take the ranges of activations from the unrounded net, as static int8 does; training will name a bad sample."""
         import torch
 
-        _switch(self.prepared, observing=True, rounding=False)
+        _switch(self.prepared, observing=False, rounding=False)
+        for fake, fresh in self._observers:
+            fake.activation_post_process = copy.deepcopy(fresh)
+        hooks = [fake.register_forward_pre_hook(_see) for fake, _ in self._observers]
         with torch.no_grad():
-            for sample in self.store.first(min(WARM_UP, self._count)):
-                kept = self._ranges()
+            for sample in self.store.first(min(StaticInt8.samples, self._count)):
                 self._outputs(self.prepared, [sample])
-                if not all(bool(torch.isfinite(buffer).all()) for buffer, _ in kept):
-                    _restore(kept)  # a bad sample: training will name it
+        for hook in hooks:
+            hook.remove()
         calibrate.fixed_values(self.prepared)
         calibrate.check_observers(self.prepared, self.record.quantized)
+        for fake, _ in self._observers:
+            scale, zero_point = fake.calculate_qparams()
+            fake.scale.copy_(scale)
+            fake.zero_point.copy_(zero_point)
         _switch(self.prepared, observing=True, rounding=True)
 
     def finish(self) -> None:
-        """Move to the CPU, take the ranges of the final weights, and keep zero points within int8 (pitfall Q-11)."""
+        """Move to the CPU, and take the ranges of the final weights."""
         self.prepared.to("cpu")
         self._device = "cpu"
         _switch(self.prepared, observing=True, rounding=True)
         calibrate.fixed_values(self.prepared)
         _switch(self.prepared, observing=False, rounding=True)
-        for module in _fakes(self.prepared):
-            module.zero_point.clamp_(module.quant_min, module.quant_max)
         if self._program is not self._model.program:
             self._program = self._model.program
 
@@ -257,6 +246,8 @@ class Trainer:
         total, last = 0.0, self.steps if until is None else until
         while self.step < last:
             epoch, place = divmod(self.step, per_epoch)
+            if epoch and not place:
+                self._calibrate()
             chosen = self._order(epoch)[place * self._scheme.batch : (place + 1) * self._scheme.batch]
             loss = self._one_step([self.store[int(i)] for i in chosen])
             if isinstance(loss, Warn):
@@ -264,14 +255,14 @@ class Trainer:
             total += loss
             self.step += 1
             if report and self.step % per_epoch == 0:
-                report(f"epoch {epoch + 1} of {self._scheme.epochs}: {self.goal.name} {total / per_epoch:.4g}")
+                report(f"epoch {epoch + 1} of {self._scheme.epochs}: {self._loss_name} {total / per_epoch:.4g}")
                 total = 0.0
+        if self.step == self.steps:
+            self._calibrate()
         return None
 
     def state(self) -> dict[str, Any]:
         """Everything that :meth:`load` needs, for ``torch.save``."""
-        import copy
-
         found = {"step": self.step, "net": self.prepared.state_dict(), "optimizer": self._optimizer.state_dict()}
         return copy.deepcopy(found)
 
@@ -289,27 +280,56 @@ class Trainer:
     def _one_step(self, samples: list[Sample]) -> float | Warn:
         import torch
 
-        kept = self._ranges()
         self._optimizer.zero_grad()
         total = 0.0
-        for part in _parts(samples, self._batch):
-            loss = self.goal.loss(self._outputs(self.prepared, part), self._label(part)) * (len(part) / len(samples))
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += float(loss.detach())
-        finite = math.isfinite(total) and all(
-            bool(torch.isfinite(p.grad).all()) for p in self._parameters if p.grad is not None
-        )
-        if not finite:
-            _restore(kept)
+        with self._strict() as broken:
+            for part in _parts(samples, self._batch):
+                loss = self._loss(part) * (len(part) / len(samples))
+                loss.backward()
+                total += float(loss.detach())
+        sound = all(bool(torch.isfinite(p.grad).all()) for p in self._parameters if p.grad is not None)
+        if broken or not sound or not math.isfinite(total):
             return self._broken(samples)
         for group in self._optimizer.param_groups:
             group["lr"] = self._scheme.learning_rate * 0.5 * (1 + math.cos(math.pi * self.step / self.steps))
         self._optimizer.step()
         return total
 
-    def _ranges(self) -> list[tuple[Any, Any]]:
-        """The buffers of the fake quantizations, each with a copy; a bad sample would spoil them for good."""
-        return [(buffer, buffer.clone()) for fake in _fakes(self.prepared) for buffer in fake.buffers()]
+    @contextlib.contextmanager
+    def _strict(self) -> Iterator[list[Any]]:
+        """Notes the fake quantizations that are given NaN or infinity, of which they make ordinary numbers."""
+        import torch
+
+        broken: list[Any] = []
+
+        def look(fake: Any, inputs: Any) -> None:
+            if not bool(torch.isfinite(inputs[0]).all()):
+                broken.append(fake)
+
+        hooks = [fake.register_forward_pre_hook(look) for fake, _ in self._observers]
+        try:
+            yield broken
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _loss(self, samples: list[Sample]) -> Any:
+        import torch
+
+        share = self._scheme.distill
+        outputs = self._outputs(self.prepared, samples)
+        if share == 0:
+            return self.goal.loss(outputs, self._label(samples))
+        with torch.no_grad():
+            wanted = self._outputs(self._original, samples)
+        distance = self.goal.distance(outputs, wanted)
+        return (
+            distance if share == 1 else share * distance + (1 - share) * self.goal.loss(outputs, self._label(samples))
+        )
+
+    @property
+    def _loss_name(self) -> str:
+        return f"{self.goal.name} and distance to the float net" if self._scheme.distill else self.goal.name
 
     def _broken(self, samples: list[Sample]) -> Warn:
         """Where the first number that isn't finite arose."""
@@ -388,24 +408,29 @@ class Trainer:
 
 
 def _switch(module: Any, *, observing: bool, rounding: bool) -> None:
-    """Whether ranges are measured, and whether values are rounded."""
+    """Whether the ranges of weights are measured, and whether values are rounded. Those of activations stay as they are."""
     for fake in _fakes(module):
-        fake.enable_observer(observing)
+        fake.enable_observer(observing and _of_weights(fake))
         fake.enable_fake_quant(rounding)
-
-
-def _restore(kept: list[tuple[Any, Any]]) -> None:
-    import torch
-
-    with torch.no_grad():
-        for buffer, value in kept:
-            buffer.copy_(value)
 
 
 def _fakes(module: Any) -> Iterator[Any]:
     from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
 
     return (m for m in module.modules() if isinstance(m, FakeQuantizeBase))
+
+
+def _see(fake: Any, inputs: Any) -> None:
+    import torch
+
+    values = inputs[0].detach()
+    if bool(torch.isfinite(values).all()) and float(values.abs().max()) <= LARGEST:
+        fake.activation_post_process(values)
+
+
+def _of_weights(fake: Any) -> bool:
+    """Weights are measured at every step, by an observer that forgets; activations were measured once, on the float net."""
+    return hasattr(fake.activation_post_process, "averaging_constant")
 
 
 def _folded(module: GraphModule, wishes: Wishes, *, wide: bool = True) -> GraphModule:
@@ -423,8 +448,6 @@ def _adam(parameters: list[Any], rate: float) -> Any:
 
 def _placed(program: Any) -> tuple[Any, str]:
     """On the GPU where there is one."""
-    import copy
-
     import torch
 
     if not torch.cuda.is_available():
@@ -451,4 +474,4 @@ def _stackable(model: Model, store: Store, wanted: int) -> int:
     return int(max(1, min(wanted, most // rows)))
 
 
-__all__ = ["Stages", "Trainer", "Tuned", "fine_tune", "labelled", "tune"]
+__all__ = ["Stages", "Trainer", "fine_tune", "labelled"]

@@ -293,11 +293,11 @@ def _activation(wishes: Wishes) -> Any:
     more: dict[str, Any] = {"eps": ACTIVATION_EPS}
     if wishes.mode == "dynamic":
         kind = observer.PlaceholderObserver
-    elif wishes.mode == "qat":
-        kind = fake_quantize.FusedMovingAvgObsFakeQuantize
-        more["observer"] = observer.MovingAverageMinMaxObserver
     else:
-        kind = watching(observer.HistogramObserver if wishes.observer == "histogram" else observer.MinMaxObserver)
+        ranges = observer.HistogramObserver if wishes.observer == "histogram" else observer.MinMaxObserver
+        kind = watching(ranges)
+        if wishes.mode == "qat":
+            kind, more["observer"] = fake_quantize.FakeQuantize, ranges
     return QuantizationSpec(
         dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine,
         is_dynamic=wishes.mode == "dynamic", observer_or_fake_quant_ctr=kind.with_args(**more),

@@ -21,6 +21,7 @@ from edgesdk.quantize._pt2e._norms import fold_norms
 from edgesdk.quantize._pt2e._sites import CONVS, EMBEDDING, LINEAR, TRANSPOSED, short
 from edgesdk.quantize._pt2e._weights import embed, pack, without_unread
 from edgesdk.quantize._pt2e._widen import widen
+from edgesdk.quantize.static_int8 import StaticInt8
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -183,7 +184,8 @@ def _calibrated(model: Model, config: LowerConfig, wishes: Wishes) -> tuple[Grap
     if not any(site.weight is not None for site in record.quantized):
         raise nothing_quantized(config.quantization, record.sites, record.why, "--quantize weight-int8 or dynamic-int8")
     park(program.state_dict.values())  # batch norms are fused into other weights now
-    calibrate.observe(prepared, model, calibrate.opened(config.calibration).first(scheme.samples))
+    count = min(scheme.samples, StaticInt8.samples) if scheme.labelled else scheme.samples
+    calibrate.observe(prepared, model, calibrate.opened(config.calibration).first(count))
     return prepared, record
 
 
@@ -243,20 +245,12 @@ def _float_weights(prepared: GraphModule, record: Annotated) -> dict[str, Any]:
 def convert_tuned(
     model: Model, config: LowerConfig, *, keep_weights: bool = False, refused: Reasons = _NONE
 ) -> Converted:
-    """Train with simulated int8, and convert with the trained ranges.
+    """Train with simulated int8, then quantize the trained weights; training is run once for all choices of float layers."""
+    from edgesdk.quantize._qat import fine_tune
 
-    With layers that stay float, the weights of that training are kept and the ranges measured anew: training is run once.
-    """
-    from edgesdk.quantize._qat import fine_tune, tune
-
-    if config.keep_float or refused:
-        tuned_model = fine_tune(model, replace(config, keep_float=()))
-        return convert_static(tuned_model, config, keep_weights=keep_weights, refused=refused)
-    tuned = tune(model, config)
-    with graphs.quiet():
-        calibrate.protect_biases(tuned.prepared, tuned.record.quantized)
-        made = _converted(tuned.prepared, tuned.record, keep_weights)
-    return replace(made, notes=tuned.warnings)
+    tuned = fine_tune(replace(model, warnings=()), replace(config, keep_float=()))
+    made = convert_static(tuned, config, keep_weights=keep_weights, refused=refused)
+    return replace(made, notes=(*made.notes, *tuned.warnings))
 
 
 def convert_dynamic(
