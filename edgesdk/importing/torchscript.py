@@ -78,6 +78,12 @@ def _unreadable(located: Located, exc: Exception) -> InputError:
             why="It comes from a library that has to be imported before the file is read.",
             fix="Install that library, or save the model again from plain torch operators.",
         )  # fmt: skip
+    if "keyword attribute 'value' is undefined" in text:
+        return InputError(
+            "lost_constants", f"{located.text} lacks the values of constants; PyTorch can't read it back either.",
+            why="torch.jit.optimize_for_inference repacks weights into a form that torch.jit.save doesn't store.",
+            fix="Save the model before that step, e.g. torch.jit.save(torch.jit.freeze(model), FILE).",
+        )  # fmt: skip
     return InputError(
         "damaged_torchscript", f"{located.text} can't be read as TorchScript.",
         why="The archive is cut short or damaged, or was written by a newer torch.",

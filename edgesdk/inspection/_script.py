@@ -31,7 +31,7 @@ class ScriptFacts:
 def read_script(script: torch.jit.ScriptModule) -> ScriptFacts:
     """Read a loaded module; nothing of it is called."""
     schema = script.forward.schema  # type: ignore[attr-defined]  # made by torch.jit
-    given = [a for a in schema.arguments if a.name != "self"]
+    given = schema.arguments[1:]  # the first is the module, whatever its author calls it
     made = [str(a.type) for a in schema.returns]
     return ScriptFacts(
         inputs=tuple(TensorSpec(a.name, _dtype(str(a.type)), None) for a in given),

@@ -31,7 +31,17 @@ def texts(error: BaseException) -> str:
 def needs_lenient_check(error: BaseException) -> bool:
     """Whether only upstream's check for core operators refused; a kernel may exist all the same."""
     text = texts(error)
-    return bool(_NOT_CORE.search(text) or _DTYPES.search(text))
+    return bool(_NOT_CORE.search(text) or _DTYPES.search(text)) or _trips_over_sizes(error)
+
+
+def _trips_over_sizes(error: BaseException) -> bool:
+    """Whether the check stumbled over arithmetic on sizes (``torch.sym_float``), which has kernels, but not in its list."""
+    frame = error.__traceback__
+    if not isinstance(error, AssertionError) or frame is None:
+        return any(map(_trips_over_sizes, filter(None, (error.__cause__, error.__context__))))
+    while frame.tb_next is not None:
+        frame = frame.tb_next
+    return frame.tb_frame.f_code.co_name == "check_valid_edge_op"
 
 
 def lowering_failed(error: BaseException, program: ExportedProgram, backend: str) -> EdgeError:

@@ -264,3 +264,15 @@ def test_mobilenet(script: Callable[..., Model], way: str) -> None:
     model = script(made, "x=float32[1..4,3,64,64]")
     assert model.program is not None
     same(model, net, np.random.default_rng(0).random((3, 3, 64, 64), dtype=np.float32))
+
+
+def test_a_script_whose_weights_torch_did_not_store_is_no_damaged_download(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net = torch.jit.script(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval())
+        torch.jit.optimize_for_inference(net).save(str(tmp_path / "net.pt"))
+    located = Located("torchscript", "net.pt", Source("net", "torchscript"), path=tmp_path / "net.pt")
+    with pytest.raises(InputError) as caught:
+        IMPORTER.load(located, ImportOptions())
+    assert caught.value.code == "lost_constants" and "optimize_for_inference" in caught.value.why

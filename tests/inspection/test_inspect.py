@@ -119,6 +119,15 @@ def test_torchscript(folder: Path) -> None:
     assert "--input 'input=float32[SIZES]'" in doc["runtimes"]["executorch"]["fix"]
 
 
+def test_the_module_is_no_input_whatever_its_author_calls_it(tmp_path: Path) -> None:
+    class Net(nn.Module):
+        def forward(this, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    torch.jit.save(torch.jit.script(Net()), tmp_path / "net.pt")
+    assert [spec["name"] for spec in checked(inspect(tmp_path / "net.pt"))["inputs"]] == ["x"]
+
+
 def test_torchscript_with_its_input_is_seen_through(folder: Path) -> None:
     options = ImportOptions(inputs=(parse_input("input=float32[1,1,8,8]"),))
     doc = checked(inspect(folder / "script.bin", options))

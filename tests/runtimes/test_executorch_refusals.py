@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -234,3 +235,17 @@ def test_a_user_without_room_gets_no_half_file(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="No space left"):
         build(TinyCnn(), (torch.randn(1, 3, 8, 8),), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_arithmetic_on_dynamic_sizes_is_lowered(tmp_path: Path) -> None:
+    class Scaled(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.sum(1) * (x.shape[1] * 0.5)  # torch.sym_float, which upstream's check doesn't know
+
+    model = model_of(
+        Scaled(), (torch.ones(2, 3),), dynamic=({1: torch.export.Dim("t", min=2, max=8)},), dims=[(2, Dim(2, 8))]
+    )
+    lowered = RUNTIME.lower(model, LowerConfig(), tmp_path / "m.pte")
+    runner = RUNTIME.load(lowered.path, model.signature)
+    assert [float(runner.run([np.ones((2, t), "float32")])[0][0]) for t in (2, 8)] == [2.0, 32.0]
+    runner.close()
