@@ -26,6 +26,7 @@ from edgesdk.reading import read_bytes
 SCHEMA = "edgesdk.recipe/1"
 DEFAULTS = Path(__file__).with_name("defaults.toml")
 _MAX_RECIPE = 16 * 2**20
+MOST_PIXELS = 16384
 _LONGEST_SHOWN = 120  # characters of a wrong value that a message repeats
 
 SCHEMES = ("none", *schemes(), "auto")
@@ -96,6 +97,19 @@ def _numbers(value: Any) -> Any:
     return (value,) if isinstance(value, (int, float)) else value
 
 
+def _pixels(value: Any) -> Any:
+    """``224`` for a square, ``480x640`` for height and width; TOML has ``[480, 640]`` for the latter."""
+    words: Any = value
+    if isinstance(value, str):
+        words = [int(word) if word.isascii() and word.isdigit() else None for word in value.lower().split("x")]
+    sides = words if isinstance(words, (list, tuple)) else [words]
+    if not 1 <= len(sides) <= 2 or not all(type(side) is int and 1 <= side <= MOST_PIXELS for side in sides):
+        raise PydanticCustomError(
+            "pixels", f"must be a whole number from 1 to {MOST_PIXELS}, or height and width as in 480x640"
+        )
+    return sides[0] if len(set(sides)) == 1 else tuple(sides)
+
+
 def _checked(problem: Callable[[str], str | None]) -> BeforeValidator:
     """A text of which ``problem`` knows nothing to say."""
 
@@ -122,12 +136,12 @@ class PreprocessOptions(_Frozen):
     """How an image becomes the model's input, as far as the user says. None: taken from the model's own configuration.
 
     Attributes:
-        image: side of the square that the model takes, in pixels.
+        image: side of the square that the model takes, or height and width, in pixels.
         resize: ``shorter`` (crop the centre), ``stretch`` or ``letterbox``.
         mean, std: per channel on the 0…1 scale; one value serves all channels.
     """
 
-    image: Annotated[int, Field(strict=True, ge=1, le=16384)] | None = None
+    image: Annotated[int | tuple[int, int], BeforeValidator(_pixels)] | None = None
     resize: Annotated[Literal["shorter", "stretch", "letterbox"], _one_of(RESIZES)] | None = None
     mean: Annotated[tuple[Finite, ...], BeforeValidator(_numbers)] | None = None
     std: (

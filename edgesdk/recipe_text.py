@@ -32,7 +32,7 @@ version = "1.0.0"
 
 [preprocess]
 # How a picture becomes the input. Left out: as the model's own configuration says, if it has one.
-# image = 224                       # pixels, square
+# image = 224                       # pixels; [480, 640] for height and width
 # resize = "shorter"                # {resizes}
 # mean = [0.485, 0.456, 0.406]      # per channel, on the 0...1 scale
 # std = [0.229, 0.224, 0.225]

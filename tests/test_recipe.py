@@ -86,6 +86,13 @@ def test_a_whole_recipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "meant"), [("224", 224), ("480x640", (480, 640)), ([480, 640], (480, 640)), ("32X32", 32)]
+)
+def test_an_image_has_a_side_or_a_height_and_a_width(said: object, meant: object) -> None:
+    assert PreprocessOptions(image=said).image == meant  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("text", "field", "value"),
     [
         ('quantize = "fp16"', "quantize", ("fp16",)),

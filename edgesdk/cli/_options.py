@@ -87,11 +87,11 @@ Target = Annotated[
     ),
 ]
 Image = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--image",
         metavar="PIXELS",
-        help="The model takes square images of this size, e.g. 224.",
+        help="Size of the images that the model takes: 224 for squares, 480x640 for height and width.",
         rich_help_panel="Images",
     ),
 ]
