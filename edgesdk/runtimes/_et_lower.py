@@ -19,9 +19,9 @@ from edgesdk._worker import lacks_memory
 from edgesdk.artifacts import Lowered, Model, Rung, Warn
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes import _et_layers as layers
+from edgesdk.runtimes import _et_layout, _et_verifier
 from edgesdk.runtimes import _et_native as native
 from edgesdk.runtimes import _et_stand_in as stand_in
-from edgesdk.runtimes import _et_verifier
 from edgesdk.runtimes._base import LowerConfig
 from edgesdk.runtimes._et_backends import DELEGATES, Attempt, attempts
 from edgesdk.runtimes._et_coverage import Coverage, cover
@@ -240,7 +240,12 @@ def _upstream(program: ExportedProgram, attempt: Attempt, *, lenient: bool) -> M
 
     if native.is_quantized(program):
         native.with_quantized_kernels()  # what no delegate takes is written in their out-variants
-    with warnings.catch_warnings(), torch.no_grad(), _without_logs(), swapped(_et_verifier.swaps()):
+    with (
+        warnings.catch_warnings(),
+        torch.no_grad(),
+        _without_logs(),
+        swapped([*_et_verifier.swaps(), *_et_layout.swaps()]),
+    ):
         warnings.simplefilter("ignore")  # upstream's own deprecations; nothing that the user can act on
         manager = to_edge_transform_and_lower(
             program,

@@ -201,10 +201,32 @@ def passes(node: Node) -> bool:
     if name in ("pad", "constant_pad_nd"):
         return is_float(node) and _pads_zeros(node, name)
     if name in AVERAGES:
-        return is_float(node) and "dtype" not in node.kwargs
+        return is_float(node) and "dtype" not in node.kwargs and not (name == "avg_pool2d" and _counts_otherwise(node))
+    if name in ("max_pool1d", "max_pool2d") and _spread(node):
+        return False
     if name in ("relu", "clamp_min"):  # QNNPACK's clamp writes channels-last data into a contiguous result (torch 2.15)
         return is_relu(node) and is_float(node)
     return name in _KEEPS
+
+
+def _argument(node: Node, place: int, name: str, default: Any) -> Any:
+    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
+
+
+def _counts_otherwise(node: Node) -> bool:
+    """An average pool whose divisor isn't the window's size: QNNPACK divides by that nevertheless (torch 2.15)."""
+    without_border = not _argument(node, 5, "count_include_pad", True) and _any(_argument(node, 3, "padding", 0))
+    return without_border or _argument(node, 6, "divisor_override", None) is not None
+
+
+def _spread(node: Node) -> bool:
+    """A dilated window over the border: QNNPACK takes the pixels next to the border for those beyond (torch 2.15)."""
+    dilation = _argument(node, 4, "dilation", 1)
+    return dilation not in (1, [1], (1,), [1, 1], (1, 1)) and _any(_argument(node, 3, "padding", 0))
+
+
+def _any(sizes: Any) -> bool:
+    return any(sizes) if isinstance(sizes, (list, tuple)) else bool(sizes)
 
 
 def _pads_zeros(node: Node, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -419,30 +420,36 @@ def test_layer_errors_name_the_layer_that_loses_most(tmp_path: Path) -> None:
     assert errors[0].name not in {e.name for e in fewer}
 
 
-class Cut(torch.nn.Module):
-    """A clamp that isn't fused into the layer before it, between int8 layers."""
+class Between(torch.nn.Module):
+    """An operator that keeps the scale, between int8 layers."""
 
-    def __init__(self, cut: str) -> None:
+    def __init__(self, between: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.cut = cut
+        self.between = between
         self.first, self.last = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(4, 5, 1)
+        torch.nn.init.uniform_(self.first.bias, 1.0, 2.0)  # type: ignore[arg-type]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = torch.nn.functional.max_pool2d(self.first(x), 2)
-        cuts = {
-            "relu6": torch.nn.functional.relu6,
-            "clamp": lambda v: v.clamp(0, 0.5),
-            "clamp_min": lambda v: v.clamp_min(0),
-        }
-        found: torch.Tensor = self.last(cuts[self.cut](y))
+        found: torch.Tensor = self.last(self.between(self.first(x)))
         return found
 
 
-@pytest.mark.parametrize("cut", ["relu6", "clamp", "clamp_min"])
-def test_a_clamp_of_its_own_keeps_every_number_in_its_place(cut: str, tmp_path: Path) -> None:
-    """QNNPACK's clamp mixes up channels and pixels of channels-last data."""
-    model = nets.of(Cut(cut).eval(), torch.randn(2, 3, 8, 8))
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param(lambda x: F.relu6(F.max_pool2d(x, 2)), id="relu6"),  # channels-last data come out mixed up
+        pytest.param(lambda x: F.max_pool2d(x, 2).clamp(0, 1.5), id="clamp"),
+        pytest.param(lambda x: F.max_pool2d(x, 2).clamp_min(0), id="clamp_min"),
+        pytest.param(lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), id="average without border"),
+        pytest.param(lambda x: F.avg_pool2d(x, 2, divisor_override=3), id="average with divisor"),
+        pytest.param(lambda x: F.max_pool2d(x, 3, 1, 1, 2), id="dilated maximum"),
+    ],
+)
+def test_what_qnnpack_computes_otherwise_is_computed_in_float(
+    between: Callable[[torch.Tensor], torch.Tensor], tmp_path: Path
+) -> None:
+    model = nets.of(Between(between).eval(), torch.randn(2, 3, 8, 8))
     calibration = nets.samples(model, nets.noise(1, 3, 8, 8), tmp_path / "samples")
     _, runner = nets.quantized(model, "static-int8", tmp_path, calibration)
     assert nets.worst(runner, model, nets.noise(1, 3, 8, 8)(99)) > 30

@@ -79,3 +79,23 @@ def test_relu6_is_computed_within_the_convolution(tmp_path: Path) -> None:
     # What ReLU6 cuts off reaches ±40: quantized before it, 0…6 would have 20 steps and 25 dB.
     case = lower(net, (torch.randn(1, 3, 6, 6),), tmp_path, "static-int8")
     assert case.snr() > GOOD and case.lowered.delegates == 1
+
+
+class Heat(nn.Module):
+    """A softmax along the rows of maps, as for the places of key points."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last((8 * self.first(x)).softmax(-1))
+
+
+@pytest.mark.parametrize("scheme", ["none", pytest.param("static-int8", marks=pytest.mark.slow)])
+def test_a_softmax_of_a_convolution_goes_along_the_dimension_asked_for(scheme: str, tmp_path: Path) -> None:
+    """XNNPACK keeps the convolution's result in channels-last order, where channels come last."""
+    torch.manual_seed(0)
+    case = lower(Heat(), (torch.randn(1, 3, 6, 8),), tmp_path, scheme)
+    assert (case.lowered.rung, case.lowered.delegates) == ("full", 1)
+    assert case.snr() > (GOOD if scheme == "static-int8" else 100.0)
