@@ -54,6 +54,7 @@ def export(model: Model, program: ExportedProgram, opset: int, *, quick: bool = 
         raise _stateful()
     _refuse_projection(program)
     with quietly():
+        program = _own_divisors(program)
         made = _through_torchscript(model, program, opset) if quick and _is_quick(program, opset) else None
         if made is None:
             try:
@@ -64,6 +65,43 @@ def export(model: Model, program: ExportedProgram, opset: int, *, quick: bool = 
                 raise _refused(exc, program) from exc
     _name_sizes(made, model.signature)
     return made
+
+
+def _own_divisors(program: ExportedProgram) -> ExportedProgram:
+    """Average pools with a divisor of their own as plain ones and a factor: torch's exporters leave the divisor out."""
+    import math
+
+    import torch
+
+    def divided(pool: Any, sides: int) -> Any:
+        def call(
+            x: Any, size: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, *more: Any, **named: Any
+        ) -> Any:
+            divisor = named.get("divisor_override", more[1] if len(more) > 1 else None)
+            if divisor is None:
+                return NotImplemented
+            if ceil:  # windows may reach beyond the padding, and count less there
+                raise _no_divisor()
+            window = math.prod(size) if len(size) > 1 else size[0] ** sides
+            return pool(x, size, stride, padding, False, True) * (window / divisor)
+
+        return call
+
+    aten = torch.ops.aten
+    pools = {aten.avg_pool2d.default: divided(aten.avg_pool2d, 2), aten.avg_pool3d.default: divided(aten.avg_pool3d, 3)}
+    nodes = [n for n in program.graph.nodes if n.target in pools]
+    if all(len(n.args) < 7 and "divisor_override" not in n.kwargs for n in nodes):
+        return program
+    rewritten: ExportedProgram = program.run_decompositions(pools)
+    return rewritten
+
+
+def _no_divisor() -> UnsupportedError:
+    return UnsupportedError(
+        "unsupported_op", "ONNX can't take an average pool with ceil_mode and divisor_override.",
+        why="Its AveragePool divides by the number of elements in the window.",
+        fix="Leave one of the two out, or use --runtime executorch.", details={"operators": ["aten::avg_pool2d"]},
+    )  # fmt: skip
 
 
 def _refuse_projection(program: ExportedProgram) -> None:
