@@ -96,6 +96,19 @@ def _check_loss(folder: Path, needed: Sequence[Path]) -> None:
         )  # fmt: skip
 
 
+def check_not_read(output: Path, needed: Sequence[Path]) -> None:
+    """Refuse to write one file over what the same run reads, whatever ``--force`` says.
+
+    Raises:
+        UsageError: ``output`` is one of ``needed``, perhaps by another name.
+    """
+    if any(output.exists() and path.exists() and output.samefile(path) for path in needed):
+        raise UsageError(
+            "output_is_input", f"{output} is what this run reads.",
+            why="Written over, it would be gone, and nothing could make it again.", fix="Choose another name with -o.",
+        )  # fmt: skip
+
+
 def _content(folder: Path) -> str:
     names = sorted(child.name for child in folder.iterdir())
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -96,10 +96,14 @@ def prepare(config: PackageConfig) -> Job:
     labels = read_labels(config.labels) if config.labels else None
     _check_data(config)
     key_id = _key_id(config.sign)
-    said = (config.labels, config.sign, *(Path(data) for data in (config.calibration, config.eval) if data))
-    needed = (*(located.files or (located.path,)), *said)
-    check_output(config.folder(name).absolute(), force=config.force, needed=[path for path in needed if path])
+    check_output(config.folder(name).absolute(), force=config.force, needed=files_read(config, located))
     return Job(config, located, plans, name, labels, _key(config, located, labels, key_id))
+
+
+def files_read(config: PackageConfig, located: Located) -> list[Path]:
+    """Files and folders of the user that a run reads, and that no output may replace."""
+    said = (config.labels, config.sign, *(Path(data) for data in (config.calibration, config.eval) if data))
+    return [path for path in (*(located.files or (located.path,)), *said) if path]
 
 
 def _check_data(config: PackageConfig) -> None:

@@ -15,9 +15,9 @@ from edgesdk.artifacts import Lowered, Package, VariantResult, Verification, War
 from edgesdk.building import Builder, Imported, Variant, wants_samples
 from edgesdk.errors import EdgeError, GateError, InputError, UnsupportedError, UsageError
 from edgesdk.making import bundled, import_args
-from edgesdk.output import emit
-from edgesdk.pipeline import finished, prepare
-from edgesdk.planning import VariantPlan
+from edgesdk.output import check_not_read, emit
+from edgesdk.pipeline import files_read, finished, prepare
+from edgesdk.planning import Job, VariantPlan
 from edgesdk.progress import Progress
 from edgesdk.recipe import PackageConfig
 from edgesdk.variants import Maker
@@ -36,11 +36,13 @@ def lower(config: PackageConfig, output: Path, progress: Progress) -> tuple[Vari
     """
     _check_free(output, config.force)
     job = prepare(config)
+    check_not_read(output, files_read(config, job.located))
     if len(job.plans) != 1:
         raise UsageError(
             "several_variants", "Only one file is made here.", why=f"Asked for are {', '.join(p.id for p in job.plans)}.",
             fix="Name one --runtime, one --backend and one --quantize, or use edgesdk package.",
         )  # fmt: skip
+    _check_suffix(output, job)
     cache = caching.Cache(enabled=not config.no_cache)
     with cache.work_folder() as work, Pool(2, work) as pool:
         builder = Builder(config, import_args(job), work, cache, progress, pool)
@@ -69,6 +71,23 @@ def _check_free(output: Path, force: bool) -> None:
             "output_no_folder", f"The folder of {output} doesn't exist.", why="One file is written, and no folders are made for it.",
             fix=f"Make it first: mkdir -p {output.parent}",
         )  # fmt: skip
+
+
+_ASKED_BY = {
+    ".pte": "--runtime executorch", ".ptl": "--runtime torchscript", ".onnx": "--runtime onnx", ".ort": "--runtime onnx --ort-format",
+}  # fmt: skip
+
+
+def _check_suffix(output: Path, job: Job) -> None:
+    """Refuse a name by which apps, and ONNX Runtime itself, would take the file for another kind than it will be."""
+    (plan,) = job.plans
+    right, asked = plan.suffix(job.config), _ASKED_BY.get(output.suffix.lower())
+    if asked is None or plan.alternatives or output.suffix.lower() == right:
+        return
+    raise UsageError(
+        "suffix_of_another_kind", f"{output} has the suffix of another kind of file: what is asked for is a {right}.",
+        why="Apps and engines go by the suffix.", fix=f"Write -o {output.with_suffix(right)}, or ask for the other kind: {asked}",
+    )  # fmt: skip
 
 
 def _deliver(variant: Variant, output: Path) -> None:

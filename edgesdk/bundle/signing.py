@@ -92,12 +92,17 @@ def new_key(path: Path) -> tuple[Path, Path]:
     """Make a key pair: ``path`` (PKCS#8 PEM, mode 0600) and ``path.pub`` (SubjectPublicKeyInfo PEM).
 
     Raises:
-        UsageError: one of the two exists; nothing is ever overwritten.
+        UsageError: one of the two exists (nothing is ever overwritten), or ``path`` has no name.
         InputError: the folder can't be written.
     """
     from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    if not path.name:
+        raise UsageError(
+            "key_is_a_folder", f"'{path}' is a folder, not the name of a key.", why="The key and KEY.pub are two files.",
+            fix="Give the key a name: edgesdk keys new -o release.key",
+        )  # fmt: skip
     public = path.with_name(path.name + ".pub")
     for taken in (path, public):
         if os.path.lexists(taken):

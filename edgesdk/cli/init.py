@@ -45,6 +45,7 @@ class Options(Common):
 
 def run(options: Options, out: Output) -> int:
     from edgesdk.importing import arch_missing, locate
+    from edgesdk.output import check_not_read
     from edgesdk.recipe import DEFAULTS, resolve
     from edgesdk.recipe_text import recipe_text
 
@@ -56,6 +57,7 @@ def run(options: Options, out: Output) -> int:
             "output_exists", f"{output} exists already.", why="A recipe that was edited by hand must not be lost.",
             fix="Choose another name with -o, or replace it with --force.",
         )  # fmt: skip
+    check_not_read(output, [path for path in (*(located.files or ()), located.path) if path])
     chosen = tuple(options.targets or ("android",))
     resolve({"model": options.model, "targets": chosen}, DEFAULTS)  # an unknown target is refused before any work
     with out.working() as progress:

@@ -33,7 +33,9 @@ class Options(Common):
 
 def run(options: Options, out: Output) -> int:
     from edgesdk import report
+    from edgesdk.output import check_not_read
 
+    check_not_read(options.output, [path / "report.json" if path.is_dir() else path for path in options.files])
     documents = [_read(path) for path in options.files]
     with out.working():
         report.write(documents, options.output)
