@@ -288,7 +288,10 @@ class Maker:
         if len(made) > 1 or (made[0].guarded and made[0].guarded.tried):
             return self._chosen(made)
         variant = made[0]
-        if not is_quantized(variant.lowered.quantization) or variant.verification.verified == "not_run":
+        scheme = variant.lowered.quantization
+        # Half precision is timed where it is judged on data; a float16 file alone needs no float32 twin.
+        wanted = is_quantized(scheme) or (scheme in schemes() and variant.guarded is not None)
+        if not wanted or variant.verification.verified == "not_run":
             return variant
         twin = self._twin(variant.lowered)
         return self._raced(variant, twin) if twin else variant

@@ -150,6 +150,13 @@ def test_auto_keeps_the_smallest_that_is_good_and_tells_of_the_others(lab: Path,
     assert variant["bytes"] <= min(sizes)
 
 
+def test_half_precision_is_timed_where_it_is_judged(lab: Path, tmp_path: Path) -> None:
+    (judged,) = made(lab, tmp_path / "judged", quantize="fp16", calibration=None).variants
+    assert guard(judged)["race"]["ratio"] > 0 and guard(judged)["float_bytes"] > judged["bytes"]
+    (alone,) = made(lab, tmp_path / "alone", quantize="fp16", calibration=None, eval=None).variants
+    assert alone["latency_ms"] is None, "nobody asked: no float32 twin is lowered for it"
+
+
 @pytest.mark.parametrize("scheme", ["dynamic-int8", "weight-int8"])
 def test_schemes_without_samples_need_none(scheme: str, lab: Path, tmp_path: Path) -> None:
     (variant,) = made(lab, tmp_path / "out", quantize=scheme, calibration=None, eval=None).variants
