@@ -71,6 +71,8 @@ def _unsettled(program: Any) -> Any:
     """The program behind a flat face, with every value that it rounds moved by up to half a step; None if it rounds none."""
     from edgesdk.importing._flat import flat_program
 
+    if not any(_kind(node) in _STEPS for node in program.graph.nodes):  # nearly all models; a module takes time to make
+        return None
     flat = flat_program(program)
     graph_module: Any = flat.model
     fed = _fed(graph_module.graph)
