@@ -112,10 +112,12 @@ def postprocess(model: Json) -> Json | None:
     return Postprocess(kind="classify").to_json()
 
 
-_INT8_SLACK = 2.0
-"""Engines round integers differently (ARM's and x86's requantization differ by one step): twice the error seen here."""
+_SLACK = 2.0
+"""Engines round differently (ARM's and x86's requantization differ by one step): twice the error seen here."""
 _INT8_FLOOR = 0.02
 """Two to three steps of an 8-bit scale over the output's range."""
+_HALF_FLOOR = 0.03
+"""Some dozens of roundings to 11 bits; what verification allows to single values among millions is no measure for a few."""
 
 
 def _allowed(variant: Variant, imported: Imported, scale: Mapping[str, float]) -> dict[str, float]:
@@ -124,13 +126,14 @@ def _allowed(variant: Variant, imported: Imported, scale: Mapping[str, float]) -
     For float files it is what verification allowed, and holds for engines too that could not run here.
     """
     tolerance = TOLERANCES.get(variant.lowered.quantization)
-    if tolerance is not None:
+    seen = {o.name: o.max_abs_error for o in variant.verification.outputs}
+    half = variant.lowered.quantization == "fp16" and bool(seen)
+    if tolerance is not None and not half:
         relative = {name: tolerance.looser(imported.roundings.get(name)).relative for name in scale}
         return {name: max(ABSOLUTE_FLOOR, relative[name] * largest) for name, largest in scale.items()}
-    seen = {o.name: o.max_abs_error for o in variant.verification.outputs}
+    floor = _HALF_FLOOR if half else _INT8_FLOOR
     return {
-        name: max(ABSOLUTE_FLOOR, _INT8_SLACK * seen.get(name, largest), _INT8_FLOOR * largest)
-        for name, largest in scale.items()
+        name: max(ABSOLUTE_FLOOR, _SLACK * seen.get(name, largest), floor * largest) for name, largest in scale.items()
     }
 
 
