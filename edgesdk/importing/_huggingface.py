@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -102,7 +102,9 @@ def build_architecture(folder: Path) -> Built:
     _, auto, _ = _kind(config)
     with seeded(), _translated(folder):
         settings = transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True)
-        module = getattr(transformers, auto).from_config(settings, attn_implementation=ATTENTION)
+        make = getattr(transformers, auto)
+        make = make.from_config if auto.startswith("Auto") else make._from_config
+        module = make(settings, attn_implementation=ATTENTION)
     return replace(_describe(module, folder, f"transformers:{folder}"), holder=module)
 
 
@@ -157,12 +159,24 @@ def _own_code(folder: Path) -> InputError:
 
 
 def _kind(config: Mapping[str, Any]) -> tuple[str, str, str | None]:
-    """(class named in the configuration, Auto class, task)"""
+    """(class named in the configuration, class to load it with, task)
+
+    A class with a head of another kind is loaded as itself: ``AutoModel`` would leave its head out.
+    """
     architecture = str((config.get("architectures") or [""])[0])
     for ending, (auto, task) in _TASKS.items():
         if architecture.endswith(ending):
             return architecture, auto, task
+    if architecture and not architecture.endswith("Model") and _is_model(architecture):
+        return architecture, architecture, None
     return architecture, "AutoModel", "feature-extraction"
+
+
+def _is_model(name: str) -> bool:
+    import transformers
+
+    found = getattr(transformers, name, None)
+    return isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
 
 
 def _pretrained(name: str, config: Mapping[str, Any], folder: Path, *, local: bool) -> nn.Module:
@@ -173,6 +187,9 @@ def _pretrained(name: str, config: Mapping[str, Any], folder: Path, *, local: bo
             name, local_files_only=local, trust_remote_code=False, attn_implementation=ATTENTION,
             output_loading_info=True, dtype="float32",
         )  # fmt: skip
+    unused = sorted(map(str, info.get("unexpected_keys") or ()))
+    if unused and architecture not in ("", type(module).__name__):
+        raise _another_class(folder, architecture, type(module).__name__, unused)
     missing = sorted(str(key) for key in info.get("missing_keys") or ())
     mismatched = [str(key) for key in info.get("mismatched_keys") or ()]
     needed = [key for key in missing if ".pooler." not in f".{key}"]
@@ -187,6 +204,16 @@ def _pretrained(name: str, config: Mapping[str, Any], folder: Path, *, local: bo
     if missing:
         _drop_pooler(module)
     return module  # type: ignore[no-any-return]
+
+
+def _another_class(folder: Path, architecture: str, loaded: str, unused: Sequence[str]) -> InputError:
+    return InputError(
+        "unknown_architecture", f"{folder} holds a {architecture}, of which transformers knows only the {loaded} inside: "
+        f"{', '.join(unused[:3])} would be left out.",
+        why="The class is the author's own, or of another transformers release; without its head it is another model.",
+        fix=f"Load it in a factory of your own and give file.py:FACTORY; for the bare {loaded} set 'architectures' to it.",
+        details={"unused": list(unused)},
+    )  # fmt: skip
 
 
 def _drop_pooler(module: Any) -> None:
@@ -254,27 +281,39 @@ def input_specs(module: Any) -> tuple[TensorSpec, ...]:
     """
     config = module.config
     main = str(getattr(module, "main_input_name", "input_ids"))
-    if getattr(config, "is_encoder_decoder", False):
+    # DETR and its like have a decoder too, but one that is called once, with queries of its own.
+    if getattr(config, "is_encoder_decoder", False) and any(
+        n.startswith("decoder_input_") for n in _parameters(module)
+    ):
         raise UnsupportedError(
             "encoder_decoder", f"{type(module).__name__} has an encoder and a decoder, which is not one graph.",
             why="The decoder is called again for every token.",
             fix="Wrap one side in a factory of your own (e.g. model.get_encoder()) and give file.py:FACTORY.",
         )  # fmt: skip
     if main == "pixel_values":
-        return (TensorSpec(main, "float32", (1, _channels(config), *_image_size(config))),)
+        return (_picture(config),)
     if main == "input_values":
-        return (TensorSpec(main, "float32", (1, _SAMPLES)),)
+        frames = getattr(config, "max_length", None), getattr(config, "num_mel_bins", None)  # a spectrogram (AST)
+        sizes = tuple(int(n) for n in frames if n) if all(frames) else (_SAMPLES,)
+        return (TensorSpec(main, "float32", (1, *sizes)),)
     if main == "input_ids":
+        seen = getattr(config, "vision_config", None) if "pixel_values" in _parameters(module) else None
+        config = getattr(config, "text_config", None) or config
         size: Size = Dim(1, _max_tokens(config), "tokens")
         names = [main, "attention_mask"]
         if getattr(config, "type_vocab_size", 0) and "token_type_ids" in _parameters(module):
             names.append("token_type_ids")
-        return tuple(TensorSpec(name, "int64", (1, size)) for name in names if name in _parameters(module))
+        tokens = tuple(TensorSpec(name, "int64", (1, size)) for name in names if name in _parameters(module))
+        return (*tokens, *((_picture(seen),) if seen is not None else ()))  # CLIP and its like compare the two
     raise UnsupportedError(
         "unknown_main_input", f"{type(module).__name__} takes '{main}', whose size isn't in its configuration.",
         why="Only pixel_values, input_values and input_ids are understood without help.",
         fix="Wrap the model in a factory of your own, give file.py:FACTORY, and say sizes with --input.",
     )  # fmt: skip
+
+
+def _picture(config: Any) -> TensorSpec:
+    return TensorSpec("pixel_values", "float32", (1, _channels(config), *_image_size(config)))
 
 
 def _parameters(module: Any) -> Mapping[str, Any]:
@@ -337,6 +376,9 @@ def _wrap(module: Any, names: tuple[str, ...]) -> nn.Module:
     import torch
 
     options = _no_cache(module)
+    usual = (
+        type(module).__name__.endswith((*_TASKS, "Model")) and "pixel_values" not in names[1:]
+    )  # CLIP's outputs are its own
 
     class PlainModel(torch.nn.Module):
         """``forward`` by position; the library's dataclass becomes a dictionary of tensors."""
@@ -348,7 +390,8 @@ def _wrap(module: Any, names: tuple[str, ...]) -> nn.Module:
         def forward(self, *inputs: Any) -> dict[str, torch.Tensor]:
             given = dict(zip(names, inputs, strict=True))
             found = self.model(**given, return_dict=True, **options)
-            return {name: found[name] for name in _OUTPUTS if isinstance(found.get(name), torch.Tensor)}
+            tensors = {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+            return {name: tensors[name] for name in (_OUTPUTS if usual else tensors) if name in tensors}
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(name, kind) for name in ("self", *names)]
