@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import itertools
 import logging
 import re
 import tempfile
@@ -154,7 +155,7 @@ def _by_program(model: Model, program: ExportedProgram, opset: int) -> ir.Model:
 
     made: Any = torch.onnx.export(
         program, (), dynamo=True, opset_version=opset, verbose=False,
-        input_names=[s.name for s in model.signature.inputs], output_names=[s.name for s in model.signature.outputs],
+        input_names=[s.name for s in model.signature.inputs], output_names=_output_names(model.signature),
     )  # fmt: skip
     found: ir.Model = made.model
     if found.opset_imports.get("") != opset:
@@ -163,6 +164,21 @@ def _by_program(model: Model, program: ExportedProgram, opset: int) -> ir.Model:
             why="One of its operators has no form in that version.", fix=f"Leave the opset out ({DEFAULT_OPSET}).",
         )  # fmt: skip
     return found
+
+
+def _output_names(signature: Signature) -> list[str]:
+    """The signature's, but for an output with an input's name (a state that is handed on): a graph knows a name once.
+
+    Readers then go by the order.
+    """
+    taken = {s.name for s in (*signature.inputs, *signature.outputs)}
+    names = []
+    for name in (s.name for s in signature.outputs):
+        if any(name == s.name for s in signature.inputs):
+            name = next(free for i in itertools.count(1) if (free := f"{name}_out" + "_" * (i - 1)) not in taken)
+            taken.add(name)
+        names.append(name)
+    return names
 
 
 def _through_torchscript(model: Model, program: ExportedProgram, opset: int) -> ir.Model | None:
@@ -180,7 +196,7 @@ def _through_torchscript(model: Model, program: ExportedProgram, opset: int) -> 
         inputs = tuple(_onnx_check.example_tensors(program))
         names: Any = {
             "input_names": [s.name for s in model.signature.inputs],
-            "output_names": [s.name for s in model.signature.outputs],
+            "output_names": _output_names(model.signature),
         }
         with _no_native_log(), swapped([*_weights_beside(file, program), *_spared_copy()]):
             torch.onnx.export(
@@ -265,9 +281,10 @@ _WITHOUT_FUNCTIONS = {"aten", "onnx", "prim", "quantized", "torchvision"}
 
 def _axes(signature: Signature) -> dict[str, dict[int, str]]:
     names = size_names(signature)
+    own = (*(s.name for s in signature.inputs), *_output_names(signature))
     return {
-        spec.name: {axis: names[spec.name, axis] for axis, d in enumerate(spec.shape or ()) if isinstance(d, Dim)}
-        for spec in (*signature.inputs, *signature.outputs)
+        name: {axis: names[spec.name, axis] for axis, d in enumerate(spec.shape or ()) if isinstance(d, Dim)}
+        for name, spec in zip(own, (*signature.inputs, *signature.outputs), strict=True)
     }
 
 
