@@ -87,7 +87,8 @@ def disk_error(error: OSError, where: str = "the output folder", otherwise: str 
         where: what was written to, in words, when the error names no file.
         otherwise: how another place is chosen for it.
     """
-    where = str(error.filename or where)
+    written = error.filename2 or error.filename  # of a copy, the second one
+    where = str(written or where)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return InputError(
             "disk_full", f"The disk is full; {where} could not be written.", why="No space is left on its file system.",
@@ -95,7 +96,7 @@ def disk_error(error: OSError, where: str = "the output folder", otherwise: str 
         )  # fmt: skip
     if error.errno == errno.EFBIG:
         return InputError(
-            "file_too_large", f"{error.filename or 'A file'} grew beyond the largest file that is allowed here.",
+            "file_too_large", f"{written or 'A file'} grew beyond the largest file that is allowed here.",
             why="The file system has such a limit, or the shell has (ulimit -f).",
             fix=f"Raise the limit: ulimit -f unlimited; or {otherwise}.",
         )  # fmt: skip

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -106,3 +107,12 @@ def test_a_full_work_folder_is_called_that_with_what_moves_it(
     said = _run({"call": "tests.test_disk:fill", "args": {}}, None)["error"]
     assert said["code"] == "disk_full" and f"the work folder {tmp_path}/work" in said["message"]
     assert variable in said["fix"] and "-o" not in said["fix"].split()
+
+
+def test_a_copy_that_does_not_fit_names_the_new_file(tmp_path: Path) -> None:
+    source, target = tmp_path / "in the cache", tmp_path / "where it was asked for"
+    source.write_bytes(bytes(1 << 18))
+    with no_room(), pytest.raises(OSError) as caught:
+        shutil.copyfile(source, target)
+    told = _disk.disk_error(caught.value)
+    assert told is not None and str(target) in told.message and str(source) not in told.message
