@@ -13,7 +13,7 @@ from edgesdk import cache as caching
 from edgesdk import targets
 from edgesdk.artifacts import Package
 from edgesdk.feeding import read_labels
-from edgesdk.importing import ImportOptions, Located, arch_missing, locate
+from edgesdk.importing import ImportOptions, Located, arch_missing, importer_of, locate
 from edgesdk.naming import safe_name
 from edgesdk.output import check_output, emit, relative
 from edgesdk.planning import Job, as_json, image_size, plan_variants
@@ -92,6 +92,7 @@ def prepare(config: PackageConfig) -> Job:
     target = targets.find(config.target)
     plans = plan_variants(config, target)
     located = locate(config.model, _options(config))
+    importer_of(located)
     name = config.name or safe_name(located.source.name)
     labels = read_labels(config.labels) if config.labels else None
     _check_data(config)

@@ -26,6 +26,7 @@ __all__ = [
     "arch_missing",
     "import_model",
     "import_module",
+    "importer_of",
     "importers",
     "locate",
     "sniff",
@@ -46,14 +47,29 @@ def import_model(located: Located, options: ImportOptions | None = None) -> Mode
         UnsupportedError: torch can't capture it as a graph.
         MissingToolError: a library that this kind needs isn't installed.
     """
+    return importer_of(located).load(located, options or ImportOptions())
+
+
+def importer_of(located: Located) -> Importer:
+    """What reads a source of this kind.
+
+    Raises:
+        InputError: it is a finished device file.
+    """
     importer = importers().get(located.kind)
     if importer is None:
+        packed = located.kind == "edge"
+        verb = (
+            "edgesdk inspect {}' shows what is in it"
+            if packed
+            else "edgesdk bundle {} --against MODEL' packages it as it is"
+        )
         raise InputError(
             "not_a_source", f"{located.text} is a finished file ({located.kind}), not a model to start from.",
             why="It was already lowered for a runtime, and can't be turned back into a network.",
-            fix=f"Look into it with 'edgesdk inspect {located.text}', or package the model that it was made from.",
+            fix=f"Package the model that it was made from; '{verb.format(located.text)}.",
         )  # fmt: skip
-    return importer.load(located, options or ImportOptions())
+    return importer
 
 
 def import_module(module: nn.Module, options: ImportOptions | None = None, *, name: str | None = None) -> Model:

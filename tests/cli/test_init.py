@@ -101,6 +101,13 @@ def test_a_missing_model(call: Call) -> None:
     assert list(Path.cwd().iterdir()) == []
 
 
+def test_a_dry_run_of_a_finished_file_says_what_the_run_would(call: Call) -> None:
+    Path("done.pte").write_bytes(b"\x30\x00\x00\x00ET12" + bytes(64))
+    ran = call("package", "done.pte", "--target", "android", "--dry-run", "--json")
+    assert (ran.code, ran.document["code"]) == (3, "not_a_source")
+    assert "edgesdk bundle done.pte --against MODEL" in ran.document["fix"]
+
+
 def test_weights_alone_need_their_network_and_init_and_dry_run_say_so(call: Call) -> None:
     import torch
 
