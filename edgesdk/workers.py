@@ -59,7 +59,7 @@ class Worker:
         read, write = os.pipe()
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-X", "faulthandler", "-m", "edgesdk._worker", str(write)],
+                [sys.executable, "-P", "-X", "faulthandler", "-m", "edgesdk._worker", str(write)],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=[write], env=_environment(log.parent),
             )  # fmt: skip
         os.close(write)

@@ -70,6 +70,20 @@ def test_every_runtime_answers_unseen_digits_as_torch_does(all_three: edgesdk.Pa
         assert (found.argmax(1) == labels[-60:]).mean() > 0.9
 
 
+def test_files_of_the_current_folder_hide_no_library(home: Path, tmp_path: Path) -> None:
+    """A project's own ``random.py`` or a folder ``z3`` (which torch asks for) was imported in place of the library."""
+    for name in ("random", "numpy", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not the library')\n")
+    (tmp_path / "z3").mkdir()
+    shutil.copy(digits_pt2(), tmp_path / "digits.pt2")
+    root = str(Path(__file__).parent.parent)
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "edgesdk", "package", "digits.pt2", "--target", "linux", "--no-cache", "-o", "out"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_the_bundle_verifies_and_another_model_does_not_pass_for_it(all_three: edgesdk.Package, tmp_path: Path) -> None:
     assert edgesdk.verify(all_three.bundle).ok
     assert edgesdk.verify(all_three.bundle, against=str(digits_pt2())).ok

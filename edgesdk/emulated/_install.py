@@ -144,7 +144,7 @@ def _make(runtime: str, say: Say) -> None:
 def _download(package: str, version: str, into: Path) -> Path:
     """The wheel, by pip and so by the user's own settings of indexes and proxies."""
     command = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+        sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
         "--only-binary=:all:", "--implementation=cp", f"--python-version={sys.version_info[0]}.{sys.version_info[1]}",
         *(f"--platform={name}" for name in _PLATFORMS), "--dest", str(into), f"{package}=={version}",
     ]  # fmt: skip
