@@ -59,7 +59,7 @@ def export(model: Model, program: ExportedProgram, opset: int, *, quick: bool = 
         made = _through_torchscript(model, program, opset) if quick and _is_quick(program, opset) else None
         if made is None:
             try:
-                made = _by_program(model, program, opset)
+                made = _by_program(model, _four_dimensional(program), opset)
             except Exception as exc:  # the exporter raises anything
                 if lacks_memory(exc):
                     raise
@@ -94,6 +94,28 @@ def _own_divisors(program: ExportedProgram) -> ExportedProgram:
     if all(len(n.args) < 7 and "divisor_override" not in n.kwargs for n in nodes):
         return program
     rewritten: ExportedProgram = program.run_decompositions(pools)
+    return rewritten
+
+
+def _four_dimensional(program: ExportedProgram) -> ExportedProgram:
+    """Attention without heads gets a dimension for them: torch's translation takes four dimensions only."""
+    import torch
+
+    attention: Any = torch.ops.aten.scaled_dot_product_attention
+
+    def attend(
+        q: Any, k: Any, v: Any, mask: Any = None, dropout: float = 0.0, causal: bool = False, **named: Any
+    ) -> Any:
+        missing = (None,) * (4 - q.dim())
+        if not missing:
+            return NotImplemented
+        lifted = None if mask is None else mask[(None,) * (4 - mask.dim())]
+        return attention(q[missing], k[missing], v[missing], lifted, dropout, causal, **named)[(0,) * len(missing)]
+
+    nodes = [n for n in program.graph.nodes if n.target is attention.default]
+    if all(n.args[0].meta["val"].dim() >= 4 for n in nodes):
+        return program
+    rewritten: ExportedProgram = program.run_decompositions({attention.default: attend})
     return rewritten
 
 

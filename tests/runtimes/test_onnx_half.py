@@ -33,3 +33,19 @@ def test_a_transposition_before_a_half_precision_product_does_not_crash_the_engi
     assert (
         made.path.stat().st_size < 0.75 * graphs.lowered("onnx", model, tmp_path, name="whole")[0].path.stat().st_size
     )
+
+
+class Headless(torch.nn.Module):
+    """Attention of three dimensions, with a mask for each sample and without."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        attend = torch.nn.functional.scaled_dot_product_attention
+        return attend(x, 2 * x, x.flip(1), attn_mask=mask) + attend(x, x, x, is_causal=True)
+
+
+def test_attention_without_heads(tmp_path: Path) -> None:
+    example = (torch.randn(2, 6, 16), torch.randn(2, 6, 6))
+    model = graphs.model_of(Headless(), example, [{0: graphs.BATCH}, {0: graphs.BATCH}])
+    half = to_half(model, [{"in_0": example[0].numpy(), "in_1": example[1].numpy()}])
+    _, runner = graphs.lowered("onnx", half, tmp_path, LowerConfig(quantization="fp16"))
+    assert graphs.difference(runner, Headless(), (torch.randn(3, 6, 16), torch.randn(3, 6, 6))) < 1e-2
