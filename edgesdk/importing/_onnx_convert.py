@@ -115,10 +115,10 @@ def _converted(model: Model, proto: Any, engine: Engine, located: Located) -> Mo
         UnsupportedError: no graph can be made, or it answers otherwise.
     """
     from edgesdk.importing._export import ModelHint, export_module
-    from edgesdk.importing._onnx_module import converted, identifier
+    from edgesdk.importing._onnx_module import converted, parameters
 
     specs = model.signature.inputs
-    words = [identifier(s.name) for s in specs]
+    words = parameters([s.name for s in specs])
     module = converted(proto, words)
     asked = tuple(replace(s, name=word) for s, word in zip(specs, words, strict=True))
     made = export_module(module, located, ImportOptions(asked), hint=ModelHint(warnings=model.warnings))

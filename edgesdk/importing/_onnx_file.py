@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edgesdk.artifacts import Dim, Size, TensorSpec, Warn
+from edgesdk.artifacts import DTYPES, Dim, Size, TensorSpec, Warn
 from edgesdk.errors import InputError, UnsupportedError, UsageError, missing_library, nearest
 from edgesdk.importing._base import Located
 from edgesdk.importing._protobuf import is_file
@@ -41,7 +41,13 @@ def read(located: Located) -> Any:
         onnx.load_external_data_for_model(proto, str(path.parent))
     except (onnx.checker.ValidationError, ValueError, OSError, TypeError, RuntimeError) as exc:
         raise damaged(located, str(exc)) from exc
-    return onnx.inliner.inline_local_functions(proto) if proto.functions else proto
+    return _inlined(proto) if proto.functions else proto
+
+
+def _inlined(proto: Any) -> Any:
+    from onnx.inliner import inline_local_functions  # ``import onnx`` alone doesn't load it
+
+    return inline_local_functions(proto)
 
 
 def _parse(located: Located, path: Path) -> Any:
@@ -169,7 +175,7 @@ def dtype_of(value: Any) -> str:
     """Name of a graph value's dtype.
 
     Raises:
-        UnsupportedError: it is no tensor, or holds text.
+        UnsupportedError: it is no tensor, holds text, or numbers that NumPy and a bundle have no name for.
     """
     import onnx
 
@@ -179,7 +185,14 @@ def dtype_of(value: Any) -> str:
             why="Sequences, maps and text don't go into the tensors that an app passes.",
             fix="Cut the graph where it takes and gives tensors (onnx.utils.extract_model).",
         )  # fmt: skip
-    return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+    dtype = str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+    if dtype not in DTYPES or dtype == "bfloat16":
+        raise UnsupportedError(
+            "unsupported_input_type", f"'{value.name}' of the ONNX graph holds {dtype}.",
+            why="An app passes arrays to the model and gets arrays back, and no array holds such numbers everywhere.",
+            fix="Export it with that input or output as float32 or int64, and cast inside the graph.",
+        )  # fmt: skip
+    return dtype
 
 
 def _defaults(name: str, dtype: str, sizes: Sequence[int | None], warnings: list[Warn]) -> tuple[Size, ...]:

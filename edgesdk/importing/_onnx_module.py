@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,17 @@ def identifier(name: str) -> str:
     """The name as Python and torch.export allow it."""
     word = re.sub(r"\W", "_", name)
     return word if word and not word[0].isdigit() else f"_{word}"
+
+
+def parameters(names: Sequence[str]) -> list[str]:
+    """Names of the inputs as parameters of ``forward``: no keyword, not ``self``, each its own (``a.b`` beside ``a_b``)."""
+    words: list[str] = []
+    for name in names:
+        word = identifier(name)
+        while keyword.iskeyword(word) or word == "self" or word in words:
+            word += "_"
+        words.append(word)
+    return words
 
 
 def converted(proto: Any, names: Sequence[str]) -> nn.Module:

@@ -130,7 +130,7 @@ _UNARY = {
     "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Neg": "neg",
     "Abs": "abs", "Floor": "floor", "Ceil": "ceil", "Round": "round", "Sin": "sin", "Cos": "cos", "Tan": "tan",
     "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Erf": "erf", "Sign": "sign",
-    "Reciprocal": "reciprocal", "Not": "logical_not", "IsNaN": "isnan", "IsInf": "isinf", "Asinh": "asinh",
+    "Reciprocal": "reciprocal", "Not": "logical_not", "IsNaN": "isnan", "Asinh": "asinh",
     "Acosh": "acosh", "Atanh": "atanh", "Det": "det",
 }  # fmt: skip
 _HOST_UNARY: Mapping[str, Any] = {"Neg": np.negative, "Abs": np.abs, "Floor": np.floor, "Ceil": np.ceil, "Sqrt": np.sqrt, "Not": np.logical_not}  # fmt: skip
@@ -144,6 +144,17 @@ def _unary(node: Node, values: list[Value]) -> Any:
     if array is not None and node.op in _HOST_UNARY and light(*values) and array.dtype != object:
         return _HOST_UNARY[node.op](array)
     return getattr(torch, _UNARY[node.op])(tensor(values[0]))
+
+
+@operator("IsInf")
+def _isinf(node: Node, values: list[Value]) -> Any:
+    import torch
+
+    x = tensor(values[0])
+    kept = [
+        x == sign * math.inf for sign, name in ((1, "detect_positive"), (-1, "detect_negative")) if node.get(name, 1)
+    ]
+    return torch.isinf(x) if len(kept) == 2 else kept[0] if kept else torch.zeros_like(x, dtype=torch.bool)
 
 
 @operator("Softplus", "Softsign", "Mish", "Selu", "HardSwish")
@@ -329,8 +340,11 @@ def _reduce(node: Node, values: list[Value]) -> Any:
 @operator("ArgMax", "ArgMin")
 def _arg(node: Node, values: list[Value]) -> Any:
     x = tensor(values[0])
-    call = x.argmax if node.op == "ArgMax" else x.argmin
-    return call(node.get("axis", 0), bool(node.get("keepdims", 1)))
+    axis, keep = node.get("axis", 0), bool(node.get("keepdims", 1))
+    last = bool(node.get("select_last_index", 0))  # of equal values; torch takes the first
+    x = x.flip(axis) if last else x
+    found = (x.argmax if node.op == "ArgMax" else x.argmin)(axis, keep)
+    return x.shape[axis] - 1 - found if last else found
 
 
 @operator("TopK")
@@ -364,11 +378,13 @@ def _softmax(node: Node, values: list[Value]) -> Any:
 
 @operator("OneHot")
 def _one_hot(node: Node, values: list[Value]) -> Any:
-    from torch.nn import functional
+    import torch
 
-    depth = ints(values[1], "depth")[0]
+    depth = int(ints(values[1], "depth")[0])
     off, on = known(values[2], "values").reshape(-1).tolist()
-    hot = functional.one_hot(tensor(values[0]).long() % depth, depth)
+    at = tensor(values[0]).long().unsqueeze(-1)
+    places = torch.arange(depth)
+    hot = (at == places) | (at == places - depth)  # a number outside [-depth, depth) is no place: all off
     kind = tensor(values[2]).dtype
     made = hot.to(kind) * (on - off) + off
     axis = node.get("axis", -1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -329,3 +331,58 @@ def test_an_output_listed_twice_is_told(tmp_path: Path) -> None:
     onnx.save(graph, str(tmp_path / "net.onnx"))
     with pytest.raises(InputError, match="'y' twice"):
         load(tmp_path / "net.onnx")
+
+
+# --- what two random inputs don't show -------------------------------------------------------------------------------------
+
+_RARE: dict[str, tuple[str, np.ndarray[Any, Any]]] = {
+    "infinities of one sign": ("g (float[4] x) => (bool[4] y) { y = IsInf<detect_negative = 0>(x) }", np.array([np.inf, -np.inf, 1, np.nan], np.float32)),
+    "the last of equal values": ("g (float[2,4] x) => (int64[2,1] y) { y = ArgMax<axis = 1, select_last_index = 1>(x) }", np.zeros((2, 4), np.float32)),
+    "numbers that are no class": ("g (int64[4] x) => (float[4,3] y) <int64 d = {3}, float[2] v = {0, 1}> { y = OneHot(x, d, v) }", np.array([-1, 255, 2, -9])),
+}  # fmt: skip
+
+
+def _written(path: Path, text: str, opset: int = 17) -> Path:
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}, "own": 1]> {text}'), str(path))
+    return path
+
+
+@pytest.mark.parametrize("case", _RARE)
+def test_rare_values_are_answered_as_the_file_does(tmp_path: Path, case: str) -> None:
+    text, x = _RARE[case]
+    model = load(_written(tmp_path / "net.onnx", text))
+    assert model.program is not None, model.no_program
+    [found] = model.program.module()(torch.from_numpy(x)).values()
+    np.testing.assert_array_equal(found.numpy(), reference_outputs(model, {"x": x})["y"])
+
+
+def test_functions_of_the_file_s_own_are_read_without_onnxscript(tmp_path: Path) -> None:
+    """``onnx.inliner`` is loaded by whoever imports it, and in a bare process nobody had."""
+    text = "g (float[2] x) => (float[2] y) { y = own.twice(x) } <domain: \"own\", opset_import: [\"\": 17]> twice (a) => (b) { b = Add(a, a) }"  # fmt: skip
+    path = _written(tmp_path / "net.onnx", text)
+    code = (
+        "import sys; from edgesdk.importing import import_model, locate\n"
+        "model = import_model(locate(sys.argv[1])); print(model.no_program or 'converted')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "converted", done.stderr
+
+
+@pytest.mark.parametrize("names", [("self", "args"), ("a.b", "a_b"), ("class", "class_")])
+def test_inputs_may_have_any_name(tmp_path: Path, names: tuple[str, str]) -> None:
+    nodes = [helper.make_node("Sub", list(names), ["y"])]
+    model = load(save(tmp_path / "net.onnx", nodes, {n: [2, 3] for n in names}, ["y"]))
+    assert [s.name for s in model.signature.inputs] == list(names) and program_gap(model) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["uint32", "uint64", "bfloat16", "float8e5m2"])
+def test_numbers_without_an_array_are_told(tmp_path: Path, kind: str) -> None:
+    for text in (
+        f"g ({kind}[2] x) => (float[2] y) {{ y = Cast<to = 1>(x) }}",
+        f"g (float[2] x) => ({kind}[2] y) {{ y = CastLike(x, z) }}",
+    ):
+        parsed = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> {text}')
+        onnx.save(parsed, str(tmp_path / "net.onnx"))
+        with pytest.raises(UnsupportedError, match="holds") as caught:
+            load(tmp_path / "net.onnx")
+        assert caught.value.code == "unsupported_input_type"
