@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from edgesdk.data._check_labels import IGNORED
 from edgesdk.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,7 +54,10 @@ class Goal:
                 return functional.binary_cross_entropy(output.clamp(_LEAST, 1 - _LEAST), wanted)
             return functional.binary_cross_entropy_with_logits(output, wanted)
         scores = output.movedim(self.axis, 1)
-        return functional.nll_loss(_logs(scores, self.scale), label.long())
+        counted = _counted(label, scores.shape[1])
+        wanted = label.long().masked_fill(~counted, _NO_CLASS)
+        total = functional.nll_loss(_logs(scores, self.scale), wanted, ignore_index=_NO_CLASS, reduction="sum")
+        return total / counted.sum().clamp_min(1)
 
     def distance(self, outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> torch.Tensor:
         """How far outputs are from those of another net: a scalar of the same scale as the loss, zero when they agree."""
@@ -69,14 +73,41 @@ class Goal:
         return functional.kl_div(output, other, log_target=True, reduction="none").sum(1).mean()
 
     def score(self, outputs: Sequence[torch.Tensor], label: torch.Tensor) -> float:
-        """Of one batch: share of right classes, or the mean squared error."""
+        """Of one batch: share of right classes where there is one, or the mean squared error."""
         if self.kind == "values":
             return float(self.loss(outputs, label))
         output = outputs[self.index]
         if self.kind == "binary":
             edge = 0.5 if self.scale == "probabilities" else 0.0
             return float(((output > edge).long() == label.long().reshape(output.shape)).double().mean())
-        return float((output.argmax(self.axis) == label.long()).double().mean())
+        counted = _counted(label, output.shape[self.axis])
+        return float((output.argmax(self.axis) == label.long())[counted].double().mean())
+
+    def counts(self, outputs: Sequence[torch.Tensor], label: torch.Tensor) -> bool:
+        """Whether :meth:`score` has something to count: a map can be without any class."""
+        return self.kind != "classes" or bool(_counted(label, outputs[self.index].shape[self.axis]).any())
+
+    def refuses(self, outputs: Sequence[torch.Tensor], label: torch.Tensor) -> str | None:
+        """What number in the label of another sample can't be learnt from; None when all can."""
+        if self.kind == "values":
+            return None
+        if self.kind == "binary":
+            bad = label[(label != 0) & (label != 1)]
+            return f"{bad.flatten()[0].item()}, where others are 0 or 1" if bad.numel() else None
+        classes = outputs[self.index].shape[self.axis]
+        bad = label[_counted(label, classes) & ((label < 0) | (label >= classes))]
+        return f"{int(bad[0])}, and there are {classes} classes (0…{classes - 1})" if bad.numel() else None
+
+
+_NO_CLASS = -100
+
+
+def _counted(label: torch.Tensor, classes: int) -> torch.Tensor:
+    """Where a label is a class, and not one of the numbers that stand for none."""
+    import torch
+
+    ignored = [value for value in IGNORED if not 0 <= value < classes]
+    return ~torch.isin(label.long(), torch.tensor(ignored, device=label.device))
 
 
 _LEAST = 1e-7
@@ -102,54 +133,67 @@ def _two_sides(scores: torch.Tensor, scale: Scale) -> torch.Tensor:
     return torch.cat([1 - inside, inside], 1).log()
 
 
-def choose_goal(outputs: Sequence[Any], label: torch.Tensor, names: Sequence[str]) -> Goal:
-    """The first output that the label fits.
+def choose_goal(outputs: Sequence[Sequence[Any]], labels: Sequence[torch.Tensor], names: Sequence[str]) -> Goal:
+    """The first output that the labels fit.
 
     Args:
-        outputs: of the float net, for the sample whose label is given.
+        outputs: of the float net, for some samples: one alone can hold a score that looks like a probability.
+        labels: of the same samples.
 
     Raises:
-        InputError: the label fits none.
+        InputError: the labels fit none.
     """
     import torch
 
-    for index, output in enumerate(outputs):
+    for index, output in enumerate(outputs[0]):
         if isinstance(output, torch.Tensor) and output.is_floating_point():
-            goal = _fitting(index, output, label)
+            goal = _fitting(index, [one[index] for one in outputs], labels)
             if goal is not None:
                 return goal
-    shapes = ", ".join(f"{n} {list(getattr(o, 'shape', ()))}" for n, o in zip(names, outputs, strict=False))
-    kind = str(label.dtype).removeprefix("torch.")
+    shapes = ", ".join(f"{n} {list(getattr(o, 'shape', ()))}" for n, o in zip(names, outputs[0], strict=False))
+    kind = str(labels[0].dtype).removeprefix("torch.")
     raise InputError(
-        "label_mismatch", f"Labels of {kind}{list(label.shape)} fit no output of the model ({shapes}).",
+        "label_mismatch", f"Labels of {kind}{list(labels[0].shape)} fit no output of the model ({shapes}).",
         why="Whole numbers are classes, one for each row of scores; other numbers must have the shape of an output.",
         fix="Give labels that fit, or use static-int8, which needs none.",
     )  # fmt: skip
 
 
-def _fitting(index: int, output: torch.Tensor, label: torch.Tensor) -> Goal | None:
-    if label.is_floating_point():
-        return Goal(index, "values") if output.shape == label.shape else None
-    if output.numel() == label.numel() and int(label.min()) >= 0 and int(label.max()) <= 1:
-        inside = float(output.min()) >= 0 and float(output.max()) <= 1
+def _fitting(index: int, outputs: Sequence[torch.Tensor], labels: Sequence[torch.Tensor]) -> Goal | None:
+    pairs = list(zip(outputs, labels, strict=True))
+    each = all(output.numel() == label.numel() for output, label in pairs)
+    if labels[0].is_floating_point():
+        rows = all(output.shape == label.shape or label.dim() == 1 for output, label in pairs)
+        return Goal(index, "values") if each and rows else None
+    if each and all(int(label.min()) >= 0 and int(label.max()) <= 1 for label in labels):
+        inside = all(float(output.min()) >= 0 and float(output.max()) <= 1 for output in _sound(outputs))
         return Goal(index, "binary", "probabilities" if inside else "logits")
-    if output.dim() < 2:
+    if outputs[0].dim() < 2:
         return None
-    rest = (output.shape[0], *output.shape[2:])
-    if tuple(label.shape) == rest and int(label.max()) < output.shape[1]:
-        return Goal(index, "classes", _scale(output, 1), 1)
-    if tuple(label.shape) == tuple(output.shape[:-1]) and int(label.max()) < output.shape[-1]:
-        return Goal(index, "classes", _scale(output, -1), output.dim() - 1)
+    if all(tuple(label.shape) == (o.shape[0], *o.shape[2:]) and _below(label, o.shape[1]) for o, label in pairs):
+        return Goal(index, "classes", _scale(outputs, 1), 1)
+    if all(tuple(label.shape) == tuple(o.shape[:-1]) and _below(label, o.shape[-1]) for o, label in pairs):
+        return Goal(index, "classes", _scale(outputs, -1), outputs[0].dim() - 1)
     return None
 
 
-def _scale(output: torch.Tensor, axis: int) -> Scale:
+def _below(label: torch.Tensor, classes: int) -> bool:
+    named = label[_counted(label, classes)]
+    return not named.numel() or (int(named.min()) >= 0 and int(named.max()) < classes)
+
+
+def _sound(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Those without NaN, which training will name."""
+    return [output for output in outputs if bool(output.isfinite().all())]
+
+
+def _scale(outputs: Sequence[torch.Tensor], axis: int) -> Scale:
     """Told by the numbers: a softmax sums to one, however it was written."""
     import torch
 
-    ones = torch.ones(())
-    if float(output.min()) >= 0 and torch.allclose(output.sum(axis).cpu(), ones, atol=1e-3):
+    ones, sound = torch.ones(()), _sound(outputs)
+    if all(float(o.min()) >= 0 and torch.allclose(o.sum(axis).cpu(), ones, atol=1e-3) for o in sound):
         return "probabilities"
-    if float(output.max()) <= 0 and torch.allclose(output.exp().sum(axis).cpu(), ones, atol=1e-3):
+    if all(float(o.max()) <= 0 and torch.allclose(o.exp().sum(axis).cpu(), ones, atol=1e-3) for o in sound):
         return "log-probabilities"
     return "logits"

@@ -40,6 +40,8 @@ Report = Callable[[str], None]
 
 JUDGED = 512
 """Samples that the table of stages is computed on, at most."""
+LOOKED_AT = 32
+"""Samples whose outputs tell what they are: scores, probabilities or their logarithms."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ class Trainer:
         self._calibrate()
         self._parameters = [p for p in self.prepared.parameters() if p.is_floating_point()]
         self._optimizer = _adam(self._parameters, self._scheme.learning_rate)
-        self._batch = _stackable(model, self.store, self._scheme.batch)
+        self._batch = self._stacked(_stackable(model, self.store, self._scheme.batch))
         self.step = 0
 
     # -- the graph -----------------------------------------------------------------------------------------------------
@@ -171,11 +173,33 @@ class Trainer:
     def _goal(self) -> Goal:
         import torch
 
-        sample = self.store[0]
+        _switch(self.prepared, observing=False, rounding=False)
+        samples = list(self.store.first(LOOKED_AT))
+        with torch.no_grad():
+            outputs = [self._outputs(self.prepared, [sample]) for sample in samples]
+        labels = [self._label([sample]) for sample in samples]
+        goal = choose_goal(outputs, labels, [spec.name for spec in self._model.signature.outputs])
+        for sample in self.store.first(self._count):
+            wrong = goal.refuses(outputs[0], self._label([sample]))
+            if wrong:
+                raise InputError(
+                    "label_out_of_range", f"{sample.where}: the label is {wrong}.",
+                    why="Labels are class numbers counted from 0.", fix="Correct the labels, or use static-int8.",
+                )  # fmt: skip
+        return goal
+
+    def _stacked(self, wanted: int) -> int:
+        """``wanted``, or 1 where the first size is no batch: two sequences would become one, and give one answer."""
+        import torch
+
+        if wanted == 1 or len(self.store) == 1:
+            return wanted
+        samples = [self.store[0], self.store[1]]
         _switch(self.prepared, observing=False, rounding=False)
         with torch.no_grad():
-            outputs = self._outputs(self.prepared, [sample])
-        return choose_goal(outputs, self._label([sample]), [spec.name for spec in self._model.signature.outputs])
+            rows = [self._outputs(self.prepared, one)[self.goal.index].numel() for one in (samples[:1], samples)]
+        _switch(self.prepared, observing=True, rounding=True)
+        return wanted if rows[1] == 2 * rows[0] else 1
 
     def _calibrate(self) -> None:
         """Take the ranges of activations from the unrounded net, as static int8 does; training will name a bad sample."""
@@ -374,12 +398,10 @@ class Trainer:
 
         _switch(module, observing=False, rounding=rounded)
         with torch.no_grad():
-            values = [
-                self.goal.score(self._outputs(module, [sample]), self._label([sample]))
-                for sample in self.store.first(JUDGED)
-            ]
+            pairs = ((self._outputs(module, [s]), self._label([s])) for s in self.store.first(JUDGED))
+            values = [self.goal.score(*pair) for pair in pairs if self.goal.counts(*pair)]
         _switch(module, observing=True, rounding=True)
-        return math.fsum(values) / len(values)
+        return math.fsum(values) / max(len(values), 1)
 
     def _outputs(self, module: GraphModule, samples: Sequence[Sample]) -> list[Any]:
         import torch

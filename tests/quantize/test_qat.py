@@ -250,3 +250,64 @@ def test_labels_that_fit_nothing_are_told_with_the_outputs(tmp_path: Path) -> No
     with pytest.raises(InputError) as caught:
         fine_tune(model(batch=False), LowerConfig(quantization="qat-int8", calibration=data))
     assert caught.value.code == "label_mismatch" and "y0 [1, 4]" in caught.value.message
+
+
+class Flat(nn.Module):
+    """Rows of six numbers; with ``whole`` they are one sequence without a batch."""
+
+    def __init__(self, out: int, whole: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.o, self.whole = nn.Linear(6, 16), nn.Linear(16, out), whole
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.a(x).relu()
+        return self.o(y.mean(0, keepdim=True) if self.whole else y)
+
+
+def rows_model(net: nn.Module) -> Model:
+    many = torch.export.Dim("rows", min=1, max=64)
+    return model_of(net, (torch.randn(9, 6),), dynamic=({0: many},), dims=[(Dim(1, 64), 6)])
+
+
+def test_a_score_between_0_and_1_is_no_probability(tmp_path: Path) -> None:
+    net, feeds = Flat(1), noise([(1, 6)], 24)
+    with torch.no_grad():
+        net.o.bias -= net(torch.cat([torch.from_numpy(feed["x0"]) for feed in feeds])).mean()
+        scores = [float(net(torch.from_numpy(feed["x0"]))) for feed in feeds]
+    first = next(i for i, score in enumerate(scores) if 0 < score < 0.5)
+    order = [first, *(i for i in range(24) if i != first)]
+    data = store(tmp_path, [feeds[i] for i in order], [[int(scores[i] > 0)] for i in order])
+    trainer = Trainer(rows_model(net), LowerConfig(quantization="qat-int8", calibration=data))
+    assert trainer.goal.scale == "logits"
+    assert trainer.judge(trainer.prepared, rounded=False) == 1.0
+
+
+def test_one_sequence_without_a_batch_is_trained_alone(tmp_path: Path) -> None:
+    data = store(tmp_path, noise([(9, 6)], 12), [[i % 4] for i in range(12)])
+    settings = LowerConfig(quantization="qat-int8", calibration=data, options={"epochs": 1})
+    trainer = Trainer(rows_model(Flat(4, whole=True)), settings)
+    assert trainer.train() is None
+
+
+def test_pixels_without_a_class_are_left_out(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Conv2d(4, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1))
+    feeds = noise([(1, 4, 6, 6)], 4)
+    with torch.no_grad():
+        right = [net(torch.from_numpy(feed["x0"])).argmax(1).numpy() for feed in feeds]
+    for label, none in zip(right, (255, -1, -100), strict=False):
+        label[:, 3:] = none
+    right[3][:] = 255
+    settings = LowerConfig(quantization="qat-int8", calibration=store(tmp_path, feeds, right), options={"distill": 0.0})
+    trainer = Trainer(model_of(net, (torch.randn(1, 4, 6, 6),)), settings)
+    assert trainer.judge(trainer.prepared, rounded=False) == 1.0
+    assert trainer.train() is None
+
+
+def test_a_label_beyond_the_classes_is_named(tmp_path: Path) -> None:
+    labels = [[i % 4] for i in range(40)]
+    labels[37] = [9]
+    data = store(tmp_path, noise([(1, 4, 6, 6)], 40), labels)
+    with pytest.raises(InputError, match=r"sample 37: the label is 9, and there are 4 classes") as caught:
+        Trainer(model(), LowerConfig(quantization="qat-int8", calibration=data))
+    assert caught.value.code == "label_out_of_range"
