@@ -98,10 +98,23 @@ def _run_outputs(
     dims = axes(inputs)
     ends: list[dict[Axis, int]] = [{a: d.min for a, d in dims}, {a: d.max for a, d in dims}] if dims else [{}]
     found = [engine.run(feed_of(inputs, plan, ranges, 0)) for plan in ends]
+    for name, *arrays in zip(names, *found, strict=True):
+        _same_rank(name, arrays)
     return tuple(
         TensorSpec(name, str(arrays[0].dtype), _span([a.shape for a in arrays]))
         for name, *arrays in zip(names, *found, strict=True)
     )
+
+
+def _same_rank(name: str, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Refuse an output that loses a dimension at some of the sizes, as ``Squeeze`` without axes does at 1."""
+    least, most = arrays[0], arrays[-1]
+    if least.ndim != most.ndim:
+        raise UnsupportedError(
+            "rank_varies", f"The output '{name}' has {least.ndim} dimensions at the least sizes and {most.ndim} at the greatest.",
+            why="An output keeps its number of dimensions; a Squeeze without axes, for one, drops each that happens to be 1.",
+            fix="Leave such sizes out of the range in --input, or export the model with the axes written down.",
+        )  # fmt: skip
 
 
 def _span(shapes: Sequence[tuple[int, ...]]) -> tuple[Size, ...]:

@@ -41,13 +41,17 @@ def read(located: Located) -> Any:
         onnx.load_external_data_for_model(proto, str(path.parent))
     except (onnx.checker.ValidationError, ValueError, OSError, TypeError, RuntimeError) as exc:
         raise damaged(located, str(exc)) from exc
-    return _inlined(proto) if proto.functions else proto
+    return _inlined(located, proto) if proto.functions else proto
 
 
-def _inlined(proto: Any) -> Any:
+def _inlined(located: Located, proto: Any) -> Any:
+    from onnx.checker import ValidationError
     from onnx.inliner import inline_local_functions  # ``import onnx`` alone doesn't load it
 
-    return inline_local_functions(proto)
+    try:
+        return inline_local_functions(proto)
+    except (ValidationError, RuntimeError) as exc:  # functions that call each other in a circle, or take other inputs
+        raise damaged(located, str(exc)) from exc
 
 
 def _parse(located: Located, path: Path) -> Any:

@@ -62,6 +62,7 @@ def read_onnx(path: Path, given: Sequence[TensorSpec] = ()) -> OnnxFacts:
         proto = onnx.load(str(path), load_external_data=False)
     except DecodeError as exc:
         raise _damaged(path, "ONNX", "its protobuf message can't be read") from exc
+    proto = _inlined(proto, path)
     weights = {t.name for t in proto.graph.initializer}
     inputs = tuple(_spec(v) for v in proto.graph.input if v.name not in weights)
     said = {spec.name: spec for spec in given}
@@ -82,6 +83,19 @@ def read_onnx(path: Path, given: Sequence[TensorSpec] = ()) -> OnnxFacts:
             "producer": f"{proto.producer_name} {proto.producer_version}".strip(),
         },
     )
+
+
+def _inlined(proto: Any, path: Path) -> Any:
+    """The model with its own functions written out: their operators are what a runtime must know."""
+    from onnx.checker import ValidationError
+    from onnx.inliner import inline_local_functions
+
+    if not proto.functions:
+        return proto
+    try:
+        return inline_local_functions(proto)
+    except (ValidationError, RuntimeError) as exc:  # functions that call each other in a circle, or take other inputs
+        raise _damaged(path, "ONNX", "its functions can't be written out") from exc
 
 
 def _damaged(path: Path, kind: str, problem: str) -> InputError:

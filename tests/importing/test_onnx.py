@@ -386,3 +386,16 @@ def test_numbers_without_an_array_are_told(tmp_path: Path, kind: str) -> None:
         with pytest.raises(UnsupportedError, match="holds") as caught:
             load(tmp_path / "net.onnx")
         assert caught.value.code == "unsupported_input_type"
+
+
+def test_functions_in_a_circle_are_told(tmp_path: Path) -> None:
+    text = "g (float[2] x) => (float[2] y) { y = own.f(x) } <domain: \"own\", opset_import: [\"\": 17, \"own\": 1]> f (a) => (b) { b = own.f(a) }"  # fmt: skip
+    with pytest.raises(InputError, match="no valid ONNX model"):
+        load(_written(tmp_path / "net.onnx", text))
+
+
+def test_an_output_that_loses_a_dimension_at_some_sizes_is_told(tmp_path: Path) -> None:
+    path = save(tmp_path / "net.onnx", [helper.make_node("Squeeze", ["x"], ["y"])], {"x": ["n", 4]}, ["y"])
+    with pytest.raises(UnsupportedError, match="'y' has 1 dimensions at the least sizes and 2"):
+        load(path, "x=float32[1..3,4]")
+    assert load(path, "x=float32[2..3,4]").onnx == path

@@ -122,3 +122,12 @@ def test_weights_in_a_second_file_are_counted_not_read(tmp_path: Path) -> None:
     onnx.save(onnx.load(path), path, save_as_external_data=True, location="m.data", size_threshold=0)
     found = doc(path)
     assert found["parameters"] == 8 * 27 + 8 and found["macs"] == 100 * 8 * 27
+
+
+def test_operators_of_the_file_s_own_functions_are_those_it_is_made_of(tmp_path: Path) -> None:
+    text = "g (float[2] x) => (float[2] y) { y = own.twice(x) } <domain: \"own\", opset_import: [\"\": 17]> twice (a) => (b) { b = Add(a, a) }"  # fmt: skip
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17, "own": 1]> {text}'), str(path))
+    found = doc(path)
+    assert found["operators"] == {"Add": 1}
+    assert all(answer["status"] == "yes" for answer in found["runtimes"].values()), found["runtimes"]
