@@ -68,7 +68,7 @@ def converted(proto: Any, names: Sequence[str]) -> nn.Module:
             _, *values = bound.arguments.values()
             env = dict(zip(graph.inputs, values, strict=True))
             run(self, graph, env)
-            return {name: tensor(self._of(env[name])) for name in graph.outputs}
+            return {name: tensor(self._of(_made(env, name))) for name in graph.outputs}
 
         def _of(self, value: Value) -> Value:
             return _own(self, value)
@@ -212,7 +212,7 @@ def run(module: nn.Module, graph: Graph, env: dict[str, Any]) -> None:
     for node, subgraphs in graph.steps:
         script_line = f"{node.op} '{node.name or node.outputs[0]}'"  # the shape watcher reads it off this frame
         try:
-            values = [_own(module, env[name]) if name else None for name in node.inputs]
+            values = [_own(module, _made(env, name)) if name else None for name in node.inputs]
             if node.op == "If":
                 made = _branch(module, node, values, subgraphs, env)
             else:
@@ -229,6 +229,13 @@ def run(module: nn.Module, graph: Graph, env: dict[str, Any]) -> None:
             np.asarray(m) if isinstance(m, np.generic) else m for m in (made if isinstance(made, tuple) else (made,))
         ]
         env.update({name: value for name, value in zip(node.outputs, results, strict=False) if name})
+
+
+def _made(env: dict[str, Any], name: str) -> Any:
+    """A value by name; a second output (a mask, a mean) that the operator's counterpart doesn't give is told."""
+    if name in env:
+        return env[name]
+    raise _refused(f"that makes '{name}'", OnnxOperatorError("this output of it has no torch counterpart"))
 
 
 def _owned(module: nn.Module, node: Node) -> Node:

@@ -399,3 +399,9 @@ def test_an_output_that_loses_a_dimension_at_some_sizes_is_told(tmp_path: Path) 
     with pytest.raises(UnsupportedError, match="'y' has 1 dimensions at the least sizes and 2"):
         load(path, "x=float32[1..3,4]")
     assert load(path, "x=float32[2..3,4]").onnx == path
+
+
+@pytest.mark.parametrize("text", ["y, m = Dropout(x)", "d, e = Dropout(x) y = Relu(d) m = Not(e)"])
+def test_a_second_output_without_counterpart_is_told(tmp_path: Path, text: str) -> None:
+    model = load(_written(tmp_path / "net.onnx", f"g (float[2] x) => (float[2] y, bool[2] m) {{ {text} }}"))
+    assert model.no_program is not None and "this output of it has no torch counterpart" in model.no_program.message
