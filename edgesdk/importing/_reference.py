@@ -40,7 +40,7 @@ def reference_stream(model: Model, steps: Iterable[Feed]) -> Iterator[Answer]:
     elif model.program is not None:
         answers = _through_module(flat_program(model.program), feeds)
     else:
-        answers = _through_module(copy.deepcopy(model.script), feeds)
+        answers = _through_module(_copied(model.script), feeds)
     return (dict(zip(names, answer, strict=True)) for answer in answers)
 
 
@@ -54,6 +54,13 @@ def steps_through(module: Any, signature: Signature, steps: Iterable[Feed]) -> l
 def _in_order(signature: Signature, steps: Iterable[Feed]) -> Iterator[list[Any]]:
     order = [s.name for s in signature.inputs]
     return ([step[name] for name in order] for step in steps)
+
+
+def _copied(script: Any) -> Any:
+    from edgesdk.quantize._fx._engine import packing
+
+    with packing():
+        return copy.deepcopy(script)
 
 
 def _through_module(module: Any, feeds: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:

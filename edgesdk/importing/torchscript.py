@@ -43,10 +43,12 @@ def _read(located: Located) -> torch.jit.ScriptModule:
 
     import torch
 
+    from edgesdk.quantize._fx._engine import packing
+
     if _is_torch_package(located):
         raise _package(located)
     try:
-        with warnings.catch_warnings():
+        with packing(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             script: torch.jit.ScriptModule = torch.jit.load(str(located.path), map_location="cpu")  # type: ignore[no-untyped-call]
         return script.eval()

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+import edgesdk
 from edgesdk.artifacts import Model, Source, parse_input
 from edgesdk.errors import InputError, UnsupportedError, UsageError
 from edgesdk.importing._base import ImportOptions, Located
@@ -276,3 +277,27 @@ def test_a_script_whose_weights_torch_did_not_store_is_no_damaged_download(tmp_p
     with pytest.raises(InputError) as caught:
         IMPORTER.load(located, ImportOptions())
     assert caught.value.code == "lost_constants" and "optimize_for_inference" in caught.value.why
+
+
+@pytest.mark.slow
+def test_an_int8_script_answers_as_it_will_on_a_phone(tmp_path: Path) -> None:
+    """Its weights were packed for this machine's engine; QNNPACK's last bits differ, and a right file was refused."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.rnn, self.head = nn.LSTM(6, 16, batch_first=True), nn.Linear(16, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = self.head(self.rnn(x)[0][:, -1])
+            return y
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net = torch.ao.quantization.quantize_dynamic(Net().eval(), {nn.Linear, nn.LSTM})
+        torch.jit.script(net).save(str(tmp_path / "net.pt"))
+    made = edgesdk.package(
+        tmp_path / "net.pt", "linux", runtime="torchscript", inputs=["x=float32[1,7,6]"], output=tmp_path / "out"
+    )
+    assert made.variants[0]["outputs"][0]["max_abs_error"] == 0

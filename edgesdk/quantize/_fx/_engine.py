@@ -39,6 +39,18 @@ def engine() -> Iterator[None]:
         torch.backends.quantized.engine = before
 
 
+@contextmanager
+def packing() -> Iterator[None]:
+    """While scripts are read or copied, which packs int8 weights for an engine: they shall answer as on a phone."""
+    import torch
+
+    if ENGINE not in torch.backends.quantized.supported_engines:
+        yield
+        return
+    with engine():
+        yield
+
+
 @cache
 def _hush() -> None:
     """torch warns once per process that quantized tensors will go; our own warning on TorchScript says so already."""
