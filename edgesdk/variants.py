@@ -165,6 +165,8 @@ class Maker:
         said = " ".join(w.message for w in self.builder.samples.warnings) if self.builder.samples else ""
         why = f"{error.why} About the data: {said}" if said else error.why
         fix = other_schemes(error.fix, scheme)
+        if said:
+            fix = f"First see to the data (see above). Then: {fix}"
         return GateError(error.code, error.message, why=why, fix=fix, details=error.details)
 
     def _complete(self, plan: VariantPlan, lowered: Lowered, guarded: Guarded) -> Guarded:

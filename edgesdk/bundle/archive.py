@@ -192,7 +192,9 @@ class EdgeBundle:
 def _refuse_signature(path: Path, state: SignatureState, problem: str) -> IntegrityError:
     return IntegrityError(
         f"signature_{state}", f"{path} is not trusted: {problem}.",
-        why="It was changed after signing, or comes from somebody else.",
+        why="It was packaged without --sign, or comes from somebody else."
+        if "not signed" in problem
+        else "It was changed after signing, or comes from somebody else.",
         fix="Get it from its maker, or pass the maker's own KEY.pub with --key.", details={"signature": state},
     )  # fmt: skip
 

@@ -52,12 +52,25 @@ class Output:
             sys.stdout.write(jsonlib.dumps(document, indent=2, allow_nan=False) + "\n")
         elif self.quiet and brief:
             sys.stdout.write(brief + "\n")
+            sys.stderr.writelines(f"warning: {message}\n" for message in _warnings(document))
         else:
             show(console())
 
     def warn(self, text: str) -> None:
         if not self.quiet:
             sys.stderr.write(f"warning: {text}\n")
+
+
+NOTES = frozenset({"int8_hint", "auto_choice", "layers_restored", "never_first", "qat_stages"})
+"""Codes of what is advice, not doubt."""
+
+
+def _warnings(document: Mapping[str, Any]) -> Iterator[str]:
+    """What a quiet user must know all the same, and why a verdict is bad."""
+    for part in (document, *document.get("packages", ())):
+        yield from (w["message"] for w in part.get("warnings", ()) if w["code"] not in NOTES)
+    if document.get("ok") is False and document.get("why"):
+        yield str(document["why"])
 
 
 def console() -> Console:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgesdk import units
-from edgesdk.cli._output import percent, table
+from edgesdk.cli._output import NOTES, percent, table
 from edgesdk.evaluation import figure
 
 if TYPE_CHECKING:
@@ -53,12 +53,9 @@ def _parts(document: Document) -> str:
     return f": {', '.join(told)}" if told else ""
 
 
-_NOTES = frozenset({"int8_hint", "auto_choice", "layers_restored", "never_first", "qat_stages"})
-
-
 def _warnings(console: Console, document: Document) -> None:
     for warning in document["warnings"]:
-        note = warning["code"] in _NOTES
+        note = warning["code"] in NOTES
         message = warning["message"]
         if warning["code"] == "auto_choice":  # a line for each candidate
             message = "auto tried" + "".join(f"\n           {tried}" for tried in message.split("; "))

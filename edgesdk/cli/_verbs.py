@@ -43,7 +43,7 @@ Verbs:
 _TAIL = """
 Every verb takes:
   --json      print one JSON object on stdout and nothing else there
-  --quiet     no progress; only the answer
+  --quiet     no progress; only the answer, and warnings
   --verbose   more progress; show a traceback when edgesdk itself fails
   --help      what the verb does and its options
 

@@ -78,7 +78,8 @@ def run(options: Options, out: Output) -> int:
     }
     notes = [f"  warning: {warning}"] if warning else []
     notes += [f"  {said}"] if said else []
-    first = "fill in arch, then " if missing else ""
+    blanks = [*(["arch"] if missing else []), *([] if inputs else ["[input]"])]
+    first = f"fill in {' and '.join(blanks)}, then " if blanks else ""
     lines = [f"{output}", *notes, f"  next  {first}edgesdk package --recipe {output}"]
     out.answer(document, lambda console: console.print("\n".join(lines), markup=False), str(output))
     return 0

@@ -88,6 +88,8 @@ def show(console: Console, name: str, document: Mapping[str, Any], verbose: bool
         console.print(text, style=style, markup=False)
 
     line(f"{name}: {_FORMATS.get(document['format'], document['format'])}", "bold")
+    if document["summary"] and document["format"] != "edge":
+        line(f"  {document['summary'][0]}")
     for kind in ("inputs", "outputs"):
         for number, spec in enumerate(document[kind]):
             line(f"  {kind if number == 0 else '':<12}{_spec(spec)}")
@@ -96,6 +98,8 @@ def show(console: Console, name: str, document: Mapping[str, Any], verbose: bool
     line(f"  parameters  {count(document['parameters'])}")
     work = "unknown" if document["macs"] is None else f"{count(document['macs'])} multiply-accumulates per inference"
     line(f"  work        {work}")
+    for number, layer in enumerate(document["details"].get("layers", ())):  # of weights alone: whose are they?
+        line(f"  {'' if number else 'weights':<12}{layer}")
     operators = sorted(document["operators"].items(), key=lambda item: (-item[1], item[0]))
     if operators:
         shown = operators if verbose else operators[:_MOST]

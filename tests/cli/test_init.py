@@ -117,7 +117,9 @@ def test_weights_alone_need_their_network_and_init_and_dry_run_say_so(call: Call
     assert ran.code == 0 and warning["code"] == "arch_missing" and "--arch file.py:FACTORY" in warning["message"]
     assert "TO BE FILLED IN" in Path("w.toml").read_text()
     ran = call("init", "w.pth", "--force")
-    assert "warning: w.pth holds weights" in ran.out and "next  fill in arch, then edgesdk package" in ran.out
+    assert (
+        "warning: w.pth holds weights" in ran.out and "next  fill in arch and [input], then edgesdk package" in ran.out
+    )
     for words in (("--recipe", "w.toml"), ("w.pth", "--target", "linux")):
         ran = call("package", *words, "--dry-run", "--json")
         assert (ran.code, ran.document["code"]) == (3, "arch_missing")

@@ -151,3 +151,11 @@ def test_inspect_leaves_nothing_in_the_temporary_folder(shell: Call, tmp_path: P
     words = ("inspect", tmp_path / "net.py:make", "--input", "input=float32[1,3]", "--quiet")
     assert shell(*words, TMPDIR=str(tmp_path / "tmp")).code == 0
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_quiet_user_gets_the_answer_and_every_warning(capfd: pytest.CaptureFixture[str]) -> None:
+    told = [{"code": "few_samples", "message": "5 samples"}, {"code": "int8_hint", "message": "try int8"}]
+    quiet = Output(json=False, quiet=True, verbose=False)
+    quiet.answer({"warnings": told}, lambda console: None, "a.pte")
+    quiet.answer({"ok": False, "why": "a hash differs"}, lambda console: None, "not ok")
+    assert capfd.readouterr() == ("a.pte\nnot ok\n", "warning: 5 samples\nwarning: a hash differs\n")
