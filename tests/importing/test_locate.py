@@ -137,7 +137,7 @@ def test_a_finished_device_file_is_no_source(tmp_path: Path) -> None:
     assert located.source.format == "executorch"
     with pytest.raises(InputError, match="finished file") as caught:
         import_model(located)
-    assert "edgesdk inspect" in caught.value.fix
+    assert "edgesdk bundle" in caught.value.fix
 
 
 def test_onnx_weights_beside_the_file_are_among_the_files_read(tmp_path: Path) -> None:
