@@ -58,16 +58,15 @@ def importer_of(located: Located) -> Importer:
     """
     importer = importers().get(located.kind)
     if importer is None:
-        packed = located.kind == "edge"
-        verb = (
-            "edgesdk inspect {}' shows what is in it"
-            if packed
-            else "edgesdk bundle {} --against MODEL' packages it as it is"
+        advice = (
+            f"'edgesdk inspect {located.text}' shows what is in it"
+            if located.kind == "edge"
+            else f"'edgesdk bundle {located.text} --against MODEL' packages it as it is"
         )
         raise InputError(
             "not_a_source", f"{located.text} is a finished file ({located.kind}), not a model to start from.",
             why="It was already lowered for a runtime, and can't be turned back into a network.",
-            fix=f"Package the model that it was made from; '{verb.format(located.text)}.",
+            fix=f"Package the model that it was made from; {advice}.",
         )  # fmt: skip
     return importer
 

@@ -1,8 +1,8 @@
 """Quantization-aware training on the exported graph, the same for every runtime.
 
 Batch norms are folded into the convolutions before them: their statistics stay as they are. Ranges are calibrated as static
-int8's, anew at each epoch. Every step sees weights and activations rounded as the int8 file will round them, and gradients pass straight
-through. What comes of it are float weights; every runtime quantizes them its own way.
+int8's, anew at each epoch. Every step sees weights and activations rounded as the int8 file will round them, and gradients
+pass straight through. What comes of it are float weights; every runtime quantizes them its own way.
 """
 
 from __future__ import annotations
@@ -451,7 +451,7 @@ def _see(fake: Any, inputs: Any) -> None:
 
 
 def _of_weights(fake: Any) -> bool:
-    """Weights are measured at every step, by an observer that forgets; activations were measured once, on the float net."""
+    """Weights are measured at every step, by an observer that forgets; those of activations come from a calibration."""
     return hasattr(fake.activation_post_process, "averaging_constant")
 
 
