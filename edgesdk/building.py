@@ -146,6 +146,7 @@ class Builder:
         """Lower and verify, one rung lower each time the file answers wrongly, or crashes twice."""
         rung: Rung | None = "full"
         slips: list[Warn] = []
+        first: EdgeError | None = None
         while True:
             failure: EdgeError
             try:
@@ -157,6 +158,9 @@ class Builder:
             except WorkerCrashed as crash:
                 failure = _crashes.in_lowered_file(plan.id, plan.runtime, crash)
                 rung = _LOWER_RUNG.get(rung or "portable")
+            first = first or failure
+            if rung == "portable" and plan.quantization == "fp16" and first.code == "not_faithful":
+                raise _too_coarse(plan, first) from failure
             if rung is None:
                 raise failure
             slips.append(Warn("rung_lowered", f"{plan.id}: {failure.message} Lowered again as '{rung}'."))
@@ -294,14 +298,32 @@ def _unfaithful(plan: VariantPlan, lowered: Lowered, verification: Verification)
     return GateError(
         "not_faithful", f"{plan.id} answers differently from the original: {verification.why}.",
         why="An operator of the runtime computes something else, or the precision doesn't suffice.",
-        fix="Try another --runtime or --backend portable, or report the model; nothing was written.",
+        fix=f"Try {_other_ways(plan)}, or report the model; nothing was written.",
         details={"id": plan.id, "rung": lowered.rung, "outputs": [o.to_json() for o in verification.outputs]},
+    )  # fmt: skip
+
+
+def _other_ways(plan: VariantPlan) -> str:
+    backend = " or --backend portable" if plan.runtime == "executorch" and plan.backend != "portable" else ""
+    precision = "without --quantize fp16, " if plan.quantization == "fp16" else ""
+    return f"{precision}another --runtime{backend}"
+
+
+def _too_coarse(plan: VariantPlan, failure: EdgeError) -> EdgeError:
+    """Half precision is asked for to be smaller and faster; portable kernels take a hundred times float32's time."""
+    return GateError(
+        failure.code, failure.message,
+        why="XNNPACK's half precision doesn't suffice. The portable kernels, which may round less, are far slower than float32 "
+        "on XNNPACK.",
+        fix="Leave out --quantize fp16, or try --quantize weight-int8 or --runtime onnx. Should size alone count, try --backend "
+        "portable.",
+        details=failure.details,
     )  # fmt: skip
 
 
 def _does_not_run(plan: VariantPlan, error: InputError) -> EdgeError:
     return UnsupportedError(
         "lowered_file_fails", f"{plan.id} fails on inputs that the model takes: {error.message}",
-        why=error.why, fix="Try another --runtime or --backend portable, fixed sizes in --input, or report the model.",
+        why=error.why, fix=f"Try {_other_ways(plan)}, fixed sizes in --input, or report the model.",
         details={"id": plan.id},
     )  # fmt: skip

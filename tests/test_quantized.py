@@ -236,3 +236,28 @@ def test_a_metric_that_fails_is_told_before_anything_is_lowered(lab: Path, tmp_p
         made(lab, tmp_path / "out", metric=f"{tmp_path}/mine.py:metric", progress=Told())
     assert caught.value.code == "metric_failed" and "line 2" in caught.value.message
     assert stages[-1] == "reading samples"
+
+
+def test_half_precision_that_only_portable_kernels_hold_is_refused(tmp_path: Path) -> None:
+    import torch
+
+    class Alike(torch.nn.Module):
+        """Sums of 4,096 products, as of long features: XNNPACK adds them up in float16, the portable kernels in float32."""
+
+        def forward(self, features: torch.Tensor) -> torch.Tensor:
+            return features @ features.transpose(1, 2)
+
+    net, given = Alike(), ["features=float32[1,16,4096]"]
+    asked: dict[str, Any] = {"runtime": "executorch", "quantize": "fp16", "inputs": given}
+    with pytest.raises(GateError, match="answers differently") as caught:
+        edgesdk.package(net, "linux", output=tmp_path / "refused", **asked)
+    assert "Leave out --quantize fp16" in caught.value.fix and not (tmp_path / "refused").exists()
+    made = edgesdk.package(net, "linux", output=tmp_path / "slow", backend="portable", **asked)
+    assert made.variants[0]["verified"] is True
+
+
+def test_weights_that_half_precision_leaves_in_float32_are_told(lab: Path, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"runtime": ("executorch", "onnx"), "quantize": "fp16", "calibration": None, "eval": None}
+    package = made(lab, tmp_path / "out", **asked)
+    (said,) = [w["message"] for w in package.document["warnings"] if w["code"] == "fp16_convolutions_float32"]
+    assert "19 kB of 153 kB" in said  # 9 · (16 + 16 · 32) and 512 · 64 + 64 · 10 weights, 122 biases, four bytes each

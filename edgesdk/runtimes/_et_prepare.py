@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from edgesdk import units
 from edgesdk.artifacts import Layer, LayerError, Model, Warn
 from edgesdk.errors import UnsupportedError
 from edgesdk.runtimes._base import LowerConfig
@@ -15,6 +16,9 @@ from edgesdk.runtimes._et_translate import unbounded
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+NOTEWORTHY_SHARE = 0.1
+"""Share of the weights above which the user is told that half precision leaves them in float32."""
 
 LONG_RECURRENCE = 40
 """Time steps above which the unrolling of a recurrent layer is announced: lowering 80 steps of one layer takes 25 s of CPU."""
@@ -51,6 +55,8 @@ def prepare(model: Model, config: LowerConfig, refused: Mapping[str, str] | None
     if config.backend == "coreml":
         program = _strides_told(program)
     if config.quantization in ("none", "fp16"):
+        if config.backend in (None, "xnnpack") and config.rung != "portable":
+            notes += _about_half(program)
         return Prepared(_rounding(model, program), tuple(notes))
     from edgesdk.quantize._pt2e import quantize
 
@@ -248,6 +254,24 @@ def _about_recurrence(program: ExportedProgram) -> list[Warn]:
     return [Warn(
         "unrolled_recurrence", f"A recurrent layer over {longest} time steps is unrolled: lowering takes its time, and "
         "every step is a delegate call of its own. Shorter windows, or a cell called step by step, are faster.",
+    )]  # fmt: skip
+
+
+def _about_half(program: ExportedProgram) -> list[Warn]:
+    """``op_conv2d.py`` of ExecuTorch 1.5's XNNPACK back end writes every convolution's weight as float32."""
+    import torch
+
+    weights = {t.data_ptr(): t for t in program.state_dict.values() if t.dtype == torch.float16}
+    held = sum(t.numel() for t in weights.values())
+    names = {node.args[1] for node in _nodes(program) if str(node.target).startswith("aten.conv")}
+    stored = program.graph_signature.inputs_to_parameters | program.graph_signature.inputs_to_buffers
+    convolved = {stored[n.name]: program.state_dict.get(stored[n.name]) for n in names if n.name in stored}
+    count = sum(t.numel() for t in convolved.values() if t is not None and t.dtype == torch.float16)
+    if count < NOTEWORTHY_SHARE * held or not count:
+        return []
+    return [Warn(
+        "fp16_convolutions_float32", "XNNPACK's files hold the weights of convolutions in float32, and compute in float16: "
+        f"{units.size(4 * count)} of {units.size(4 * held)} become no smaller. ONNX halves them; static-int8 quarters them.",
     )]  # fmt: skip
 
 
