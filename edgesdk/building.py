@@ -218,11 +218,11 @@ class Builder:
             # Another process than the one that lowered it reads the final bytes.
             return VERIFICATION.validate_python(self.run(plan.id, "_jobs:verify", args, not_on=lowered_by))
 
-    def submit(self, job: str, args: Json, **where: int | None) -> Future[tuple[int, Json]]:
+    def submit(self, job: str, args: Json, **where: Any) -> Future[tuple[int, Json]]:
         """Start a job (``module:function`` of ours) in a worker; the future holds (worker's number, result)."""
         return self.pool.submit(f"edgesdk.{job}", args, self.progress.update, **where)
 
-    def run(self, what: str, job: str, args: Json, **where: int | None) -> Json:
+    def run(self, what: str, job: str, args: Json, **where: Any) -> Json:
         """The result of a job; ``what`` it makes, for the message when its worker dies: see :func:`_crashes.twice`."""
         return _crashes.twice(what, lambda: self.submit(job, args, **where).result()[1], lambda: self.pool.stopped)
 

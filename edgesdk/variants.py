@@ -65,7 +65,10 @@ class Maker:
                 done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
                 for job in done:
                     job.result()
-                found = [self._finished(job.result()) for job in jobs]
+                made = [job.result() for job in jobs]
+                twins = [self._twin(one) for one in made]
+                # Races are run at the end, when nothing else runs here, and in processes of their own.
+                found = [self._finished(one, twin) for one, twin in zip(made, twins, strict=True)]
             except BaseException:  # Ctrl-C too: the other variants' threads end only when their workers do
                 self.builder.pool.stop()
                 raise
@@ -223,7 +226,7 @@ class Maker:
     def _asked(self) -> Json:
         return {"metric": self.builder.config.metric, "eval": self.builder.config.eval}
 
-    def _run(self, plan: VariantPlan, job: str, args: Json) -> Json:
+    def _run(self, plan: VariantPlan, job: str, args: Json, **where: Any) -> Json:
         """A job on the file of a plan.
 
         Raises:
@@ -231,7 +234,7 @@ class Maker:
             UnsupportedError: the engine crashed.
         """
         try:
-            return self.builder.run(plan.id, f"_data_jobs:{job}", args)
+            return self.builder.run(plan.id, f"_data_jobs:{job}", args, **where)
         except WorkerCrashed as crash:
             code = users_code(self.builder.config, "metric") if "metric" in args else []
             if code:
@@ -285,21 +288,18 @@ class Maker:
                 tried[one.id] = error.message
         return [replace(v, guarded=replace(v.guarded or _unjudged(), tried=tried)) for v in made]
 
-    def _finished(self, made: list[Variant]) -> Variant:
-        """Races are run at the end, when nothing else runs here."""
-        if len(made) > 1 or (made[0].guarded and made[0].guarded.tried):
+    def _finished(self, made: list[Variant], twin: Variant | None) -> Variant:
+        if _has_choice(made):
             return self._chosen(made)
-        variant = made[0]
-        scheme = variant.lowered.quantization
-        # Half precision is timed where it is judged on data; a float16 file alone needs no float32 twin.
-        wanted = is_quantized(scheme) or (scheme in schemes() and variant.guarded is not None)
-        if not wanted or variant.verification.verified == "not_run":
-            return variant
-        twin = self._twin(variant.lowered)
-        return self._raced(variant, twin) if twin else variant
+        return self._raced(made[0], twin) if twin else made[0]
 
-    def _twin(self, lowered: Lowered) -> Variant | None:
-        """The float32 file of the same runtime and back end; None when there can't be one."""
+    def _twin(self, made: list[Variant]) -> Variant | None:
+        """The float32 file to race against: of the same runtime and back end; None when there is none, or no need."""
+        lowered, guarded = made[0].lowered, made[0].guarded
+        # Half precision is timed where it is judged on data; a float16 file alone needs no float32 twin.
+        wanted = is_quantized(lowered.quantization) or (lowered.quantization in schemes() and guarded is not None)
+        if _has_choice(made) or not wanted or made[0].verification.verified == "not_run":
+            return None
         with contextlib.suppress(UnsupportedError, GateError):
             return self._once(VariantPlan(lowered.runtime, lowered.backend, "none"))
         return None
@@ -335,7 +335,8 @@ class Maker:
         self.builder.progress.update(f"timing {variant.lowered.id} against float32", None)
         plan = VariantPlan(variant.lowered.runtime, variant.lowered.backend, variant.lowered.quantization)
         args = self._args(plan, file=str(variant.lowered.path), twin=str(twin.lowered.path))
-        result = self._run(plan, "race", args)
+        # Two loaded files beside what lowering left would be the run's peak. Worker 0 may hold the model.
+        result = self._run(plan, "race", args, fresh=True, not_on=0)
         self.builder.cache.put(key, result, {})
         return RACE.validate_python(result)
 
@@ -362,6 +363,11 @@ class Maker:
         raced = self._race(variant, twin)
         size = twin.lowered.path.stat().st_size
         return replace(variant, guarded=replace(variant.guarded or _unjudged(), race=raced, float_bytes=size))
+
+
+def _has_choice(made: Sequence[Variant]) -> bool:
+    """Whether these are the candidates of ``auto``."""
+    return len(made) > 1 or bool(made[0].guarded and made[0].guarded.tried)
 
 
 def _facts_of(variant: Variant) -> str:

@@ -203,12 +203,19 @@ class Pool:
         on: int | None = None,
         not_on: int | None = None,
         prefer: int | None = None,
+        fresh: bool = False,
     ) -> Future[tuple[int, Json]]:
-        """Run a job as soon as a fitting worker is idle; the future holds (worker's number, result)."""
+        """Run a job as soon as a fitting worker is idle; the future holds (worker's number, result).
+
+        Args:
+            fresh: in a new process, with nothing in memory that earlier jobs left there.
+        """
 
         def run() -> tuple[int, Json]:
             index = self._take(on, not_on, prefer)
             try:
+                if fresh:
+                    self._renew(index)
                 return index, self._workers[index].call(function, args, report)
             finally:
                 self._give_back(index)
@@ -229,12 +236,17 @@ class Pool:
             return index
 
     def _give_back(self, index: int) -> None:
+        if not self._workers[index].alive:
+            self._renew(index)
         with self._free:
-            if not self._workers[index].alive and not self._stopped:
-                self._workers[index].close()
-                self._workers[index] = Worker(self._folder / f"worker-{index}.log")
             self._idle.add(index)
             self._free.notify_all()
+
+    def _renew(self, index: int) -> None:
+        with self._free:
+            if not self._stopped:
+                self._workers[index].close()
+                self._workers[index] = Worker(self._folder / f"worker-{index}.log")
 
     def stop(self) -> None:
         """End all workers now; jobs under way fail with WorkerCrashed, and none is started any more."""

@@ -75,6 +75,13 @@ def test_what_one_process_made_another_one_checks(pool: Pool) -> None:
     assert other != first and made["pid"] != checked["pid"]
 
 
+def test_a_fresh_worker_holds_nothing_of_earlier_jobs(pool: Pool) -> None:
+    used = {_run(pool, "echo", on=number)[1]["pid"] for number in (0, 1)}
+    number, made = _run(pool, "echo", fresh=True, not_on=0)
+    assert number != 0 and made["pid"] not in used
+    assert _run(pool, "echo", on=0)[1]["pid"] in used
+
+
 def test_an_edge_error_keeps_its_kind_and_words(pool: Pool) -> None:
     with pytest.raises(InputError) as caught:
         _run(pool, "refuse")
