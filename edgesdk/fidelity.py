@@ -220,6 +220,17 @@ def constant_outputs(signature: Signature, reference: Sequence[Sequence[Outputs]
     return tuple(names)
 
 
+def _tiny_outputs(signature: Signature, reference: Sequence[Sequence[Outputs]]) -> list[str]:
+    """Float outputs with nothing but zeros and values below ``ABSOLUTE_FLOOR``, though not zeros alone."""
+    names = []
+    for spec in signature.outputs:
+        arrays = [step[spec.name] for case in reference for step in case]
+        sizes = [float(np.abs(a).max(initial=0.0)) for a in arrays if a.dtype.kind == "f"]
+        if 0.0 < max(sizes, default=0.0) < ABSOLUTE_FLOOR:
+            names.append(spec.name)
+    return names
+
+
 def reference_warnings(signature: Signature, reference: Sequence[Sequence[Outputs]]) -> tuple[Warn, ...]:
     """What the original's own answers say about the worth of a comparison with them."""
     found = []
@@ -232,6 +243,13 @@ def reference_warnings(signature: Signature, reference: Sequence[Sequence[Output
                 "trained? Agreement on a constant output proves little.",
             )
         )
+    tiny = _tiny_outputs(signature, reference)
+    if tiny:
+        found.append(Warn(
+            "tiny_output", f"The original's values in {', '.join(tiny)} are all below {ABSOLUTE_FLOOR:g}. Errors of that size "
+            "aren't held against a file, since engines differ by as much where a sigmoid ends; here only the signal-to-noise "
+            "ratio says how good a file is. Let the model answer in another unit.",
+        ))  # fmt: skip
     bad = [
         spec.name
         for spec in signature.outputs

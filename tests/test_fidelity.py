@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgesdk.artifacts import Signature, TensorSpec, Verification
-from edgesdk.fidelity import TOLERANCES, compare, constant_outputs, fidelity_of, run_cases
+from edgesdk.fidelity import TOLERANCES, compare, constant_outputs, fidelity_of, reference_warnings, run_cases
 from edgesdk.samples import Case
 
 RNG = np.random.default_rng(0)
@@ -100,6 +100,14 @@ def test_constant_outputs_are_named() -> None:
     signature = Signature((), (TensorSpec("same", "float32", (3,)), TensorSpec("varies", "float32", (3,))))
     steps = [[{"same": np.ones(3, np.float32), "varies": np.full(3, float(i), np.float32)}] for i in range(3)]
     assert constant_outputs(signature, steps) == ("same",)
+
+
+def test_outputs_too_small_to_be_judged_are_named() -> None:
+    signature = Signature((), tuple(TensorSpec(name, "float32", (3,)) for name in ("tiny", "zero", "usual")))
+    values = np.arange(3, dtype=np.float32)
+    steps = [[{"tiny": (values + i) * 1e-8, "zero": 0 * values, "usual": values + i}] for i in range(3)]
+    found = {w.code: w.message for w in reference_warnings(signature, steps)}
+    assert "in tiny are all below 1e-06" in found["tiny_output"]
 
 
 class _Adder:

@@ -179,7 +179,8 @@ class UserMetric(Metric):
                 "metric_failed",
                 f"--metric {self._shown} raised {type(exc).__name__}{at}: {text} ({_place(exc, self._file)}).",
                 why="The fault is in the metric's own code, or it expects other outputs or labels.",
-                fix="It is called as metric(outputs, label), outputs a dict of arrays by output name. Try it in Python.",
+                fix="It is called as metric(outputs, label), outputs a dict of arrays by output name, label an array too; both "
+                "begin with the batch (label[0] is the number of a class). Try it in Python.",
                 details={"where": where, "exception": type(exc).__name__},
             ) from exc  # fmt: skip
 

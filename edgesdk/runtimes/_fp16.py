@@ -1,7 +1,7 @@
 """Half precision inside, float32 at the rim, and float32 wherever half's range isn't enough.
 
 Every float32 operator is computed in float16, except those that a real input (or a constant such as a -1e9 mask) takes
-beyond what float16 holds: they, and whatever reads their results, stay float32.
+beyond what float16 holds, or below its normal numbers altogether: they, and whatever reads their results, stay float32.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _LARGEST = 65504.0  # IEEE 754 binary16
 _SMALLEST = 2.0**-24  # its smallest number above zero; a smaller epsilon becomes 0
+NORMAL = 2.0**-14
+"""Below it binary16 has fewer than 11 bits, in the end none."""
 _EXACT = 2048.0  # integers above it aren't exact in binary16: positions, token counts
 _TURNS = 16.0  # above it binary16 steps by 1/64 and more: too coarse for an angle
 _ANGLES = frozenset({"aten::sin", "aten::cos", "aten::tan"})
@@ -56,7 +58,7 @@ def to_half(model: Model, feeds: Sequence[Feed] = (), never: frozenset[str] = fr
     half = replace(model, program=program)
     if not named:
         return half
-    return half.warned("fp16_kept_float32", f"Beyond float16's range, and so computed in float32: {', '.join(named)}.")
+    return half.warned("fp16_kept_float32", f"Outside float16's range, and so computed in float32: {', '.join(named)}.")
 
 
 def half_overflow(model: Model, feeds: Sequence[Feed]) -> tuple[str, ...]:
@@ -143,11 +145,18 @@ def _scan(module: torch.fx.GraphModule, found: set[torch.fx.Node], inputs: Itera
     """Run the float32 graph and add the nodes whose values leave half's range. State is put back afterwards."""
     import torch
 
+    largest: dict[torch.fx.Node, float] = {}  # results and matrices, over all inputs; a small bias does no harm
+
     class Watch(torch.fx.Interpreter):
         def run_node(self, n: torch.fx.Node) -> Any:
             result = super().run_node(n)
-            if n.op != "output" and any(_leaves_range(n, value) for value in _tensors(result)):
+            values = [value for value in _tensors(result) if value.dtype == torch.float32 and value.numel()]
+            if n.op == "output" or not values:
+                return result
+            if any(_leaves_range(n, value) for value in values):
                 found.add(n)
+            if n.op == "call_function" or (n.op == "get_attr" and values[0].dim() > 1):
+                largest[n] = max(largest.get(n, 0.0), *map(_magnitude, values))
             return result
 
     kept = {name: buffer.clone() for name, buffer in module.named_buffers()} if _ts_alias.mutated(module.graph) else {}
@@ -158,15 +167,19 @@ def _scan(module: torch.fx.GraphModule, found: set[torch.fx.Node], inputs: Itera
         buffers = dict(module.named_buffers())
         for name, value in kept.items():
             buffers[name].copy_(value)
+    found |= {n for n, value in largest.items() if 0 < value < NORMAL}
+
+
+def _magnitude(value: torch.Tensor) -> float:
+    """The largest finite value, without its sign."""
+    import torch
+
+    finite = value[torch.isfinite(value)]
+    return float(finite.abs().max()) if finite.numel() else 0.0
 
 
 def _leaves_range(node: torch.fx.Node, value: torch.Tensor) -> bool:
-    import torch
-
-    if value.dtype != torch.float32 or value.numel() == 0:
-        return False
-    finite = value[torch.isfinite(value)]
-    largest = float(finite.abs().max()) if finite.numel() else 0.0
+    largest = _magnitude(value)
     if largest > _LARGEST:
         return True
     if largest > _EXACT and node.op == "call_function" and not any(map(_is_float, node.all_input_nodes)):

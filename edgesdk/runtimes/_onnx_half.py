@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from edgesdk.artifacts import Warn
+from edgesdk.runtimes._fp16 import NORMAL
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -28,12 +29,12 @@ def store_half(model: ir.Model) -> Warn:
         for value in list(graph.initializers.values()):
             if value.dtype == ir.DataType.FLOAT and value.const_value is not None and value.const_value.size >= _SMALL:
                 kept += not _narrow(graph, value)
-    more = f" {kept} of them stayed float32, being beyond float16's range." if kept else ""
+    more = f" {kept} of them stayed float32, being outside float16's range." if kept else ""
     return Warn("fp16_storage", f"Weights are stored as float16 and computed in float32, as the ONNX graph says.{more}")
 
 
 def _narrow(graph: ir.Graph, value: ir.Value) -> bool:
-    """False when float16 can't hold the weight, or when it is an output of the graph."""
+    """False when float16 can't hold the weight (too large, or all of it below its normal numbers), or when it is an output of the graph."""
     import numpy as np
     import onnx_ir as ir
 
@@ -44,6 +45,8 @@ def _narrow(graph: ir.Graph, value: ir.Value) -> bool:
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float16)
     if not np.array_equal(np.isfinite(narrow), np.isfinite(wide)):
+        return False
+    if np.abs(wide).max(where=np.isfinite(wide), initial=0.0) < NORMAL and not np.array_equal(narrow, wide):
         return False
     cast = ir.node("Cast", [value], {"to": ir.DataType.FLOAT.value})
     wider = cast.outputs[0]

@@ -12,6 +12,7 @@ from edgesdk.artifacts import Layer, Model, Warn
 from edgesdk.errors import UnsupportedError
 from edgesdk.runtimes import _ts_ops, _ts_save
 from edgesdk.runtimes._base import LowerConfig
+from edgesdk.runtimes._fp16 import NORMAL
 
 if TYPE_CHECKING:
     import torch
@@ -172,7 +173,8 @@ def _shrink(graph: Any, *, exactly: bool) -> Warn:
             continue
         narrow = wide.half()
         lossless = torch.equal(narrow.float(), wide)
-        if not bool(torch.isfinite(narrow).all()) or (exactly and not lossless):
+        held = bool(torch.isfinite(narrow).all()) and (lossless or float(wide.abs().max()) >= NORMAL)
+        if not held or (exactly and not lossless):
             kept += 1
             continue
         _store_as(graph, node, narrow)

@@ -129,3 +129,37 @@ def test_pitfall_n_02_a_layer_norm_is_right_on_executorch(backend: str, tmp_path
         wanted = net(torch.from_numpy(x)).numpy()
     # Portable kernels add up 384 products in half precision.
     assert np.abs(runner.run([x])[0] - wanted).max() < 2 * ELEVEN_BITS * np.abs(wanted).max()
+
+
+class Faint(torch.nn.Module):
+    """Answers around 1e-7 (a physical quantity, say), from a matrix as small; and inputs of raw sound, so small weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = torch.nn.Linear(32, 32), torch.nn.Linear(32, 32, bias=False)
+        self.first.weight.data *= 1e-4
+        self.last.weight.data *= 1e-7
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.relu(self.first(x * 10_000)))
+
+
+@pytest.mark.parametrize("runtime", ["onnx", "torchscript"])
+def test_pitfall_n_02_values_below_half_stay_float32(runtime: str, tmp_path: Path) -> None:
+    model = graphs.model_of(Faint(), (torch.randn(2, 32),))
+    half = to_half(model) if runtime == "onnx" else model  # TorchScript only stores in half precision
+    made, runner = graphs.lowered(runtime, half, tmp_path, LowerConfig(quantization="fp16"))
+    x = torch.randn(2, 32)
+    found, wanted = runner.run([x.numpy()])[0], model.module(x).detach().numpy()
+    assert np.abs(found - wanted).max() < ELEVEN_BITS * np.abs(wanted).max()
+    if runtime == "onnx":
+        assert [w.code for w in half.warnings] == ["fp16_kept_float32"]
+    else:
+        assert "2 constants" in next(w.message for w in made.warnings if w.code == "fp16_storage")
+
+
+def test_pitfall_n_02_small_values_of_one_input_among_larger_ones_are_half() -> None:
+    model = graphs.model_of(torch.nn.Linear(4, 4, bias=False), (torch.randn(1, 4),))
+    feeds = [{"in_0": np.full((1, 4), size, np.float32)} for size in (1e-7, 1.0)]
+    assert half_overflow(model, feeds) == () and half_overflow(model, feeds[:1]) != ()

@@ -360,6 +360,18 @@ def test_a_user_s_file_in_half_precision_keeps_float32_outside(tmp_path: Path) -
     assert [w.code for w in made.warnings] == ["fp16_storage"]
 
 
+def test_a_user_s_weights_below_half_stay_float32(tmp_path: Path) -> None:
+    document = onnx.load(user_file(tmp_path / "user.onnx", wide=True))
+    weight = document.graph.initializer[0]
+    faint = onnx.numpy_helper.to_array(weight) * np.float32(1e-10)
+    weight.CopyFrom(onnx.numpy_helper.from_array(faint, weight.name))
+    onnx.save(document, tmp_path / "faint.onnx")
+    model = onnx_model(tmp_path / "faint.onnx", (Dim(1, 8), 8))
+    made, runner = graphs.lowered("onnx", model, tmp_path, LowerConfig(quantization="fp16"))
+    assert runner.run([np.eye(8, dtype=np.float32)])[0][7, 39] == pytest.approx(319e-10)
+    assert "1 of them" in made.warnings[0].message
+
+
 def test_a_user_s_second_file_is_taken_along_or_asked_for(tmp_path: Path) -> None:
     document = onnx.load(user_file(tmp_path / "plain.onnx"))
     (tmp_path / "user").mkdir()
