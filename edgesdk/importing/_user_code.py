@@ -236,10 +236,10 @@ def _failed(shown: str, exc: BaseException, place: str) -> InputError:
 
 
 def _place(exc: BaseException, file: Path | None) -> str:
-    """File and line of the innermost frame in the user's code: below the file's folder, and in no library."""
+    """File and line of the innermost frame in the user's code: below the file's folder, in no library and not in ours."""
     frames = [
         f for f in traceback.extract_tb(exc.__traceback__)
-        if "site-packages" not in f.filename and not f.filename.startswith(("<", str(Path(__file__).parent)))
+        if "site-packages" not in f.filename and not f.filename.startswith(("<", f"{Path(__file__).parent.parent}/"))
         and not f.filename.startswith(str(Path(inspect.__file__).parent))
     ]  # fmt: skip
     folder = str(file.resolve().parent) if file else ""

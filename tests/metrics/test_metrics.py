@@ -259,7 +259,7 @@ def test_mistakes_in_a_metric_are_told_with_row_and_line(file: Path, member: str
 def test_names_that_are_no_metric(file: Path) -> None:
     with pytest.raises(InputError, match="has no 'absent'"):
         find(f"{file}:absent", VALUE)
-    with pytest.raises(InputError, match="a int is no function"):
+    with pytest.raises(InputError, match=rf"a int is no function.*\({file}\)"):
         find(f"{file}:number", VALUE)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _WEIGHT = re.compile(r"weight(_(ih|hh|hr)_l\d+(_reverse)?)?")
 _GONE = frozenset({"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "alias", "detach"})
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
-_NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "prelu"})
+NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "prelu"})
 WEIGHTED = frozenset({*_CONVOLUTIONS, "linear", "lstm", "gru", "rnn_tanh", "rnn_relu", "embedding"})
 
 
@@ -234,7 +234,7 @@ def _name(work: Work) -> None:
     values = Constants(work)
     for node in work.graph.nodes:
         name = op_name(node.target) if node.op == "call_function" else ""
-        if name in _NORMS:
+        if name in NORMS:
             _name_norm(node, targets, values)
         if name not in WEIGHTED:
             continue

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from edgesdk.artifacts import Layer
 from edgesdk.quantize._fx._graph import Work, op_name
-from edgesdk.quantize._fx._normal import WEIGHTED, layer_name
+from edgesdk.quantize._fx._normal import NORMS, layer_name
 from edgesdk.runtimes._ts_alias import is_state
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Made:
 
     @property
     def quantized(self) -> bool:
-        """Whether any weights are int8."""
-        return any(layer.precision == "int8" and layer.op in WEIGHTED for layer in self.layers.values())
+        """Whether any weights are int8; those of norms alone are no gain."""
+        return any(x.precision == "int8" and x.bytes and x.op not in NORMS for x in self.layers.values())
 
 
 def fill(made: Made, float_graph: Work, scheme: str) -> tuple[Layer, ...]:

@@ -10,6 +10,7 @@ from edgesdk.quantize._fx._graph import Work, is_float, module_path, op_name
 from edgesdk.quantize._fx._normal import Constants
 from edgesdk.quantize._fx._pack import Geometry, geometry
 from edgesdk.quantize._fx._report import KEPT
+from edgesdk.runtimes._ts_alias import is_state
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -24,6 +25,9 @@ _KEEPS = frozenset({
     "relu", "clamp_min", "max_pool1d", "max_pool2d", "flatten", "reshape", "permute",
     "transpose", "squeeze", "unsqueeze", "slice", "select", "split", "split_with_sizes", "chunk", "unbind", "getitem",
     "contiguous", "clone", "pixel_shuffle", "upsample_nearest2d", "upsample_nearest1d",
+})  # fmt: skip
+_SIZES = frozenset({
+    "sym_size", "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
 })  # fmt: skip
 AVERAGES = frozenset({"avg_pool2d", "adaptive_avg_pool2d", "mean", "upsample_bilinear2d"})
 """Keep the scale as well, but what they answer may be much smaller than what comes in."""
@@ -87,6 +91,7 @@ def plan(work: Work, keep: Collection[str] = (), refused: Collection[str] = ()) 
         refused: nodes that the engine turned out not to run.
     """
     values = Constants(work)
+    varied = _varied(work)
     units: dict[Node, Unit] = {}
     candidates: dict[Node, Unit] = {}
     why: dict[str, str] = {}
@@ -94,6 +99,8 @@ def plan(work: Work, keep: Collection[str] = (), refused: Collection[str] = ()) 
         if node.op != "call_function":
             continue
         found = _unit(node, values)
+        if isinstance(found, Unit) and found.shape is not None and found.inputs[0] not in varied:
+            found = "its input is the same for all data"
         if found is None:
             continue
         name = name_of(node)
@@ -108,6 +115,18 @@ def plan(work: Work, keep: Collection[str] = (), refused: Collection[str] = ()) 
         else:
             units[node] = found
     return Plan(units, candidates, why)
+
+
+def _varied(work: Work) -> set[Node]:
+    """Nodes that depend on the numbers that come in or on state that changes, not on sizes and constants alone."""
+    fixed = {n for n, spec in work.placeholders() if is_state(spec)} - work.changing()
+    found: set[Node] = set()
+    for node in work.graph.nodes:
+        if node.op == "placeholder":
+            found |= {node} - fixed
+        elif op_name(node.target) not in _SIZES and not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
 
 
 def _unit(node: Node, values: Constants) -> Unit | str | None:

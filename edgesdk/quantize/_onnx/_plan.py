@@ -48,12 +48,13 @@ class Plan:
 def plan(model: ir.Model, keep: frozenset[str]) -> Plan:
     """Decide from the graph alone; the same graph and names give the same plan."""
     made = Plan(layers=weighted(model, inner=True))
+    varied = _varied(model)
     for layer in made.layers:
         if layer.name in keep:
             made.left[layer.name] = KEPT
         elif reason := layer.unfit() or layer.unfit_bias():
             made.left[layer.name] = reason
-        elif (why := _why_float(model, layer)) is None:
+        elif (why := _why_float(model, layer, varied)) is None:
             made.computing[layer.node] = layer
         else:
             made.stored[layer.name] = why
@@ -63,7 +64,17 @@ def plan(model: ir.Model, keep: frozenset[str]) -> Plan:
     return made
 
 
-def _why_float(model: ir.Model, layer: Weighted) -> str | None:
+def _varied(model: ir.Model) -> set[int]:
+    """Ids of the values of the outer graph that depend on the numbers that come in, not on their count alone."""
+    found = {id(value) for value in model.graph.inputs}
+    for node in model.graph:
+        inner = bool(node.attributes) and any(a.type.name in ("GRAPH", "GRAPHS") for a in node.attributes.values())
+        if inner or (node.op_type not in _SIZES and any(id(v) in found for v in node.inputs)):
+            found |= {id(value) for value in node.outputs}
+    return found
+
+
+def _why_float(model: ir.Model, layer: Weighted, varied: set[int]) -> str | None:
     """Why a layer can't compute in int8; None when it can."""
     node = layer.node
     if node.graph is not model.graph:
@@ -72,6 +83,8 @@ def _why_float(model: ir.Model, layer: Weighted) -> str | None:
         return f"ONNX Runtime has no int8 kernel for {node.op_type}; int8 weights, float arithmetic"
     if layer.slots[0] != 1 or is_weight(node.inputs[0]):
         return "its weights are the first factor; int8 weights, float arithmetic"
+    if id(node.inputs[0]) not in varied:
+        return "its input is the same for all data; int8 weights, float arithmetic"
     if node.op_type == "MatMul" and len(layer.array().shape) != 2:
         return "a batch of matrices; int8 weights, float arithmetic"
     if node.op_type == "Gemm" and not plain_gemm(node):

@@ -11,6 +11,7 @@ import torch
 from edgesdk.artifacts import Lowered
 from edgesdk.errors import UnsupportedError
 from tests.quantize.fx import nets
+from tests.runtimes import graphs
 
 NAN, INF = float("nan"), float("inf")
 SCHEMES = ("static-int8", "dynamic-int8", "weight-int8")
@@ -83,3 +84,25 @@ def test_a_model_that_overflows_is_refused_or_faithful(scheme: str, tmp_path: Pa
         assert error.code == "nothing_quantized"
         return
     np.testing.assert_array_equal(np.isfinite(got), np.isfinite(wanted))
+
+
+class Beside(torch.nn.Module):
+    """One branch sees zeros, whatever the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b, self.c = (torch.nn.Conv2d(n, 4, 3, padding=1) for n in (3, 4, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.a(x)
+        found: torch.Tensor = self.c(torch.cat([y, self.b(torch.zeros_like(y))], 1))
+        return found
+
+
+def test_a_layer_that_sees_a_constant_whatever_the_data_is_no_fault_of_theirs(tmp_path: Path) -> None:
+    model = graphs.model_of(Beside(), (torch.randn(1, 3, 8, 8),))
+    calibration = nets.samples(model, nets.noise(1, 3, 8, 8), tmp_path / "samples")
+    made, runner = nets.quantized(model, "static-int8", tmp_path, calibration)
+    assert nets.worst(runner, model, nets.noise(1, 3, 8, 8)(99)) > 25
+    assert nets.by_name(made)["b"].precision == "float32" and nets.by_name(made)["c"].precision == "int8"

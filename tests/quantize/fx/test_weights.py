@@ -281,3 +281,20 @@ def test_infinite_weights_stay_float(tmp_path: Path) -> None:
     layers = nets.by_name(made)
     assert layers["faint"].precision == "int8"
     assert layers["head"].precision == "float32" and "infinite" in (layers["head"].why or "")
+
+
+class Cell(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = torch.nn.GRUCell(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.cell(x)
+        return found
+
+
+def test_weights_of_cells_alone_are_worth_a_file(tmp_path: Path) -> None:
+    model = graphs.model_of(Cell(), (torch.randn(2, 16),))
+    made, runner = nets.quantized(model, "weight-int8", tmp_path)
+    assert nets.worst(runner, model, [np.ones((2, 16), np.float32)]) > 25
+    assert {x.precision for x in made.layers if x.name.startswith("cell.weight")} == {"int8"}

@@ -131,3 +131,26 @@ def test_a_file_that_is_quantized_already_is_not_quantized_again(scheme: str, tm
     with pytest.raises(UnsupportedError) as caught:
         nets.quantized(again, scheme, tmp_path, "second")
     assert caught.value.code == "already_quantized" and "QuantizeLinear" in caught.value.message
+
+
+class Cells(torch.nn.Module):
+    """A cell over three steps from a state of zeros, whose first product sees nothing else, whatever the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.cell, self.last = torch.nn.GRUCell(16, 16), torch.nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = torch.zeros(x.shape[0], 16)
+        for step in range(3):
+            h = self.cell(x[:, step], h)
+        found: torch.Tensor = self.last(h)
+        return found
+
+
+def test_a_layer_that_sees_a_constant_whatever_the_data_is_no_fault_of_theirs(tmp_path: Path) -> None:
+    model = graphs.model_of(Cells(), (torch.randn(2, 3, 16),), [{0: graphs.BATCH}])
+    lowered, runner = nets.quantized(model, "static-int8", tmp_path)
+    assert nets.snr(model, runner) > 25
+    assert any("the same for all data" in str(layer.why) for layer in lowered.layers)
