@@ -25,6 +25,7 @@ from edgesdk.artifacts import Dim, Model, Signature
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes import _ts_alias
 from edgesdk.runtimes._et_patch import Swap, swapped
+from edgesdk.runtimes._onnx_rewrite import blind_rows, four_dimensional, own_divisors
 from edgesdk.runtimes._onnx_versions import DEFAULT_OPSET
 from edgesdk.runtimes._ts_tables import source_line
 
@@ -55,76 +56,17 @@ def export(model: Model, program: ExportedProgram, opset: int, *, quick: bool = 
         raise _stateful()
     _refuse_projection(program)
     with quietly():
-        program = _own_divisors(program)
+        program = blind_rows(own_divisors(program))
         made = _through_torchscript(model, program, opset) if quick and _is_quick(program, opset) else None
         if made is None:
             try:
-                made = _by_program(model, _four_dimensional(program), opset)
+                made = _by_program(model, four_dimensional(program), opset)
             except Exception as exc:  # the exporter raises anything
                 if lacks_memory(exc):
                     raise
                 raise _refused(exc, program) from exc
     _name_sizes(made, model.signature)
     return made
-
-
-def _own_divisors(program: ExportedProgram) -> ExportedProgram:
-    """Average pools with a divisor of their own as plain ones and a factor: torch's exporters leave the divisor out."""
-    import math
-
-    import torch
-
-    def divided(pool: Any, sides: int) -> Any:
-        def call(
-            x: Any, size: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, *more: Any, **named: Any
-        ) -> Any:
-            divisor = named.get("divisor_override", more[1] if len(more) > 1 else None)
-            if divisor is None:
-                return NotImplemented
-            if ceil:  # windows may reach beyond the padding, and count less there
-                raise _no_divisor()
-            window = math.prod(size) if len(size) > 1 else size[0] ** sides
-            return pool(x, size, stride, padding, False, True) * (window / divisor)
-
-        return call
-
-    aten = torch.ops.aten
-    pools = {aten.avg_pool2d.default: divided(aten.avg_pool2d, 2), aten.avg_pool3d.default: divided(aten.avg_pool3d, 3)}
-    nodes = [n for n in program.graph.nodes if n.target in pools]
-    if all(len(n.args) < 7 and "divisor_override" not in n.kwargs for n in nodes):
-        return program
-    rewritten: ExportedProgram = program.run_decompositions(pools)
-    return rewritten
-
-
-def _four_dimensional(program: ExportedProgram) -> ExportedProgram:
-    """Attention without heads gets a dimension for them: torch's translation takes four dimensions only."""
-    import torch
-
-    attention: Any = torch.ops.aten.scaled_dot_product_attention
-
-    def attend(
-        q: Any, k: Any, v: Any, mask: Any = None, dropout: float = 0.0, causal: bool = False, **named: Any
-    ) -> Any:
-        missing = (None,) * (4 - q.dim())
-        if not missing:
-            return NotImplemented
-        lifted = None if mask is None else mask[(None,) * (4 - mask.dim())]
-        return attention(q[missing], k[missing], v[missing], lifted, dropout, causal, **named)[(0,) * len(missing)]
-
-    nodes = [n for n in program.graph.nodes if n.target is attention.default]
-    if all(n.args[0].meta["val"].dim() >= 4 for n in nodes):
-        return program
-    rewritten: ExportedProgram = program.run_decompositions({attention.default: attend})
-    return rewritten
-
-
-def _no_divisor() -> UnsupportedError:
-    return UnsupportedError(
-        "unsupported_op", "ONNX can't take an average pool with ceil_mode and divisor_override.",
-        why="Its AveragePool divides by the number of elements in the window.",
-        fix="Leave one of the two out, or use --runtime executorch.", details={"operators": ["aten::avg_pool2d"]},
-    )  # fmt: skip
 
 
 def _refuse_projection(program: ExportedProgram) -> None:
