@@ -56,7 +56,7 @@ def import_model(args: Json, report: Report) -> Json:
     from edgesdk.importing import import_model as read
     from edgesdk.importing import locate
     from edgesdk.importing._reference import reference_steps
-    from edgesdk.quantize._already import comes_quantized
+    from edgesdk.quantize._already import about_simulation, comes_quantized, refuse_unfinished
     from edgesdk.quantize._steps import roundings
 
     one_thread()
@@ -64,6 +64,7 @@ def import_model(args: Json, report: Report) -> Json:
     options = import_options(args)
     report("reading the model", None)
     model = _prepared(read(locate(args["model"], options), options), args)
+    refuse_unfinished(model)
     folder = Path(args["folder"])
     report("running the original", None)
     cases, reference = _references(model, args["seed"], folder, reference_steps)
@@ -80,7 +81,7 @@ def import_model(args: Json, report: Report) -> Json:
             "script": model.script is not None,
             "onnx": model.onnx is not None,
         },
-        "warnings": [warn.to_json() for warn in _reference_warnings(model.signature, reference)],
+        "warnings": [w.to_json() for w in (*_reference_warnings(model.signature, reference), *about_simulation(model))],
         "came_quantized": comes_quantized(model),
         "roundings": {name: asdict(one) for name, one in roundings(model, cases, reference).items()},
         **_statistics(model),

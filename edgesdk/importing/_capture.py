@@ -66,10 +66,14 @@ def capture(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], s
     Gradients are off, so that ``with torch.no_grad()`` inside ``forward()`` leaves no sub-graph behind.
 
     Raises:
+        InputError: the module holds observers, whose checks of values can't be captured anyway.
         UnsupportedError: neither mode can capture the model; names the user's line.
     """
     import torch
 
+    from edgesdk.quantize._already import refuse_observers
+
+    refuse_observers(name for name, _ in module.named_buffers())
     first: Exception | None = None
     for strict in (False, True) if getattr(module, "edgesdk_strict", True) else (False,):
         try:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from edgesdk.errors import UnsupportedError
+from edgesdk.artifacts import Warn
+from edgesdk.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from edgesdk.artifacts import Model
 
-_NAMESPACES = ("quantized_decomposed::", "torchao::", "quantized::")
+_SIMULATED = ("aten::fake_quantize_", "aten::_fake_quantize_")
+_ROUNDING = ("quantized_decomposed::", "torchao::", "quantized::", *_SIMULATED)
+_TRAINING = ("aten::fused_moving_avg_obs_fake_quant", "aten::_fused_moving_avg_obs_fq_helper")
+_OBSERVERS = re.compile(r"(^|\.)(activation_post_process(_\d+)?|weight_fake_quant)\.")
+"""Names that ``prepare``, ``prepare_fx`` and ``prepare_pt2e`` give to their observers."""
 _ONNX = frozenset({
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QLinearConv",
     "QLinearMatMul", "MatMulNBits", "MatMulBnb4",
@@ -68,22 +75,82 @@ def _is_quantized(node: Any) -> bool:
 
 
 def _of_program(program: Any) -> Counter[str]:
+    return Counter(name.partition("::")[2] for name in _called(program) if name.startswith(_ROUNDING))
+
+
+def _called(program: Any) -> Iterator[str]:
+    """Names of the operators that a program calls, as ``aten::conv2d``."""
     import torch
 
     modules = [m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
-    names = [_name(n.target) for m in modules for n in m.graph.nodes if n.op == "call_function"]
-    return Counter(name.partition("::")[2] for name in names if name.startswith(_NAMESPACES))
+    for node in (n for m in modules for n in m.graph.nodes if n.op == "call_function"):
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None:
+            yield str(schema.name)
 
 
-def _name(target: Any) -> str:
-    schema = getattr(target, "_schema", None)
-    return str(schema.name) if schema is not None else ""
+def about_simulation(model: Model) -> list[Warn]:
+    """A note on int8 that is only simulated: values are rounded, weights and arithmetic stay float32."""
+    names = _called(model.program) if model.program is not None else iter(())
+    found = Counter(name.partition("::")[2] for name in names if name.startswith(_SIMULATED))
+    if not found:
+        return []
+    return [Warn(
+        "simulated_int8", f"The model simulates int8 ({_listed(found)}) and is float32 otherwise: neither smaller nor faster. To "
+        "ship integers, convert it before it is exported (convert, convert_fx or convert_pt2e).",
+    )]  # fmt: skip
+
+
+def refuse_unfinished(model: Model) -> None:
+    """Raises:
+    InputError: the model was prepared for quantization and never converted; its observers still learn at each call.
+    """
+    if model.program is not None:
+        called, named = _called(model.program), model.program.graph_signature.inputs_to_buffers.values()
+    elif model.script is not None:
+        called, named = _kinds(model.script.inlined_graph), model.script.state_dict()
+    else:
+        return
+    learning = sum(name.startswith(_TRAINING) for name in called)
+    refuse_observers(named, learning)
+
+
+def refuse_observers(names: Iterable[str], learning: int = 0) -> None:
+    """The same by the names of a model's buffers.
+
+    Args:
+        learning: operators that are known to observe, whatever their names.
+
+    Raises:
+        InputError: there are observers.
+    """
+    found = {name[: match.end()] for name in map(str, names) if (match := _OBSERVERS.search(name))}
+    count = learning or len(found)
+    if count:
+        raise InputError(
+            "unfinished_quantization", "The model was prepared for quantization and never converted: it holds "
+            f"{count} observer{'s' * (count > 1)}.",
+            why="Observers change their ranges at every call, and the weights are still float32.",
+            fix="Finish it with convert, convert_fx or convert_pt2e, whichever belongs to its prepare step, and export the result; "
+            "or give the float model with --quantize qat-int8 or static-int8.",
+        )  # fmt: skip
+
+
+def _kinds(block: Any) -> Iterator[str]:
+    for node in block.nodes():
+        yield str(node.kind())
+        for inner in node.blocks():
+            yield from _kinds(inner)
 
 
 def _refusal(name: str, scheme: str, found: Counter[str]) -> UnsupportedError:
-    listed = ", ".join(f"{count} {op}" for op, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))[:4])
     return UnsupportedError(
-        "already_quantized", f"{name} is quantized already, so {scheme} has nothing to start from: it holds {listed}.",
+        "already_quantized",
+        f"{name} is quantized already, so {scheme} has nothing to start from: it holds {_listed(found)}.",
         why="Rounding rounded numbers again loses accuracy and saves nothing.",
         fix="Leave out --quantize to package it as it is, or give the float model.",
     )  # fmt: skip
+
+
+def _listed(found: Counter[str]) -> str:
+    return ", ".join(f"{count} {op}" for op, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))[:4])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import edgesdk
-from edgesdk.errors import UnsupportedError
+from edgesdk.errors import InputError, UnsupportedError
 
 DEPTH = 12
 
@@ -93,3 +95,80 @@ def test_a_layer_called_twice_adds_its_bias_in_the_units_of_each_call(tmp_path: 
     # A step of the output is 1/255 of its range: engines that differ by single steps stay above 40 dB. A bias in the wrong
     # units leaves about 25, which is where the gate for models that come quantized lies.
     assert variant["rung"] == "full" and all(o["snr_db"] is None or o["snr_db"] > 40 for o in variant["outputs"])
+
+
+@pytest.mark.slow
+def test_weights_that_are_rounded_at_each_call_are_rounded_once(tmp_path: Path) -> None:
+    """``convert_pt2e(fold_quantize=False)``: XNNPACK ended the process over a convolution whose weight is no constant."""
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1)).eval()
+    x = torch.randn(1, 3, 8, 8)
+    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    prepared = prepare_pt2e(torch.export.export(net, (x,)).module(), quantizer)
+    for _ in range(8):
+        prepared(torch.randn_like(x))
+    converted = convert_pt2e(prepared, fold_quantize=False)
+    torch.export.save(torch.export.export(converted, (x,)), tmp_path / "net.pt2")
+    (variant,) = edgesdk.package(tmp_path / "net.pt2", output=tmp_path / "out").variants
+    assert variant["rung"] == "full" and variant["delegated_fraction"] == 1.0
+    assert variant["bytes"] < 2 * sum(p.numel() for p in net.parameters())
+
+
+def _small() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5))
+
+
+def _prepared(way: str, folder: Path) -> str:
+    """A model in the state between prepare and convert, as people save it by mistake."""
+    from torch.ao.quantization import get_default_qat_qconfig_mapping, get_default_qconfig_mapping, quantize_fx
+
+    x = torch.randn(2, 3, 8, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.ao is deprecated
+        if way == "observers.jit":
+            net = quantize_fx.prepare_fx(_small().eval(), get_default_qconfig_mapping("qnnpack"), (x,))
+        else:
+            net = quantize_fx.prepare_qat_fx(_small().train(), get_default_qat_qconfig_mapping("qnnpack"), (x,))
+        net(x)
+        net.eval()
+        path = folder / way
+        if way.endswith(".pt2"):
+            torch.export.save(torch.export.export(net, (x,)), path)
+        else:
+            torch.jit.save(torch.jit.trace(net, (x,), check_trace=False), path)
+    return str(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["observers.jit", "qat.jit", "qat.pt2"])
+def test_a_model_that_was_prepared_and_never_converted_is_refused_by_what_it_is(way: str, tmp_path: Path) -> None:
+    path = _prepared(way, tmp_path)
+    with pytest.raises(InputError) as caught:
+        edgesdk.package(path, runtime="torchscript", inputs=["input=float32[2,3,8,8]"], output=tmp_path / "out")
+    assert caught.value.code == "unfinished_quantization" and "convert_fx" in str(caught.value.fix)
+
+
+@pytest.mark.slow
+def test_int8_that_is_only_simulated_is_told_and_not_quantized_again(tmp_path: Path) -> None:
+    class Simulated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = _small().eval()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.fake_quantize_per_tensor_affine(x, 0.03, 0, -128, 127)
+            return torch.fake_quantize_per_tensor_affine(self.inner(x), 0.01, 0, -128, 127)
+
+    asked: dict[str, Any] = {"runtime": "onnx", "inputs": ["x=float32[2,3,8,8]"]}
+    made = edgesdk.package(Simulated(), output=tmp_path / "float", **asked)
+    codes = {w["code"]: w["message"] for w in made.document["warnings"]}
+    assert "2 fake_quantize_per_tensor_affine" in codes["simulated_int8"] and "int8_hint" not in codes
+    with pytest.raises(UnsupportedError, match="quantized already"):
+        edgesdk.package(Simulated(), output=tmp_path / "int8", quantize="weight-int8", **asked)
