@@ -113,7 +113,7 @@ def _recurrent(work: Work, node: Node, name: str, values: Constants, per_channel
         return "projected states have no int8 kernel"
     groups = [tensors[i * each : (i + 1) * each] for i in range(cells)]
     params = work.add([_cell(group, per_channel) for group in groups])
-    args = (x, state, params, bool(has_biases), layers, 0.0, False, both, batch_first)
+    args = (x, state, params, True, layers, 0.0, False, both, batch_first)  # biases of zeros where there are none
     target: Any = torch.ops.aten
     if name == "lstm":
         node.target, node.args = target.quantized_lstm.input, args

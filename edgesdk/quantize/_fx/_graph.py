@@ -103,6 +103,7 @@ def copy_of(program: ExportedProgram | Work) -> Work:
     graph.output(returned).meta = dict(output.meta)
     gm = torch.fx.GraphModule(program.graph_module, graph)
     for node in graph.nodes:
+        node.args = tuple(map(_wide, node.args))
         node.kwargs = {k: _wide(v) for k, v in node.kwargs.items()}
     state = {k: _wide_tensor(v) for k, v in program.state_dict.items()}
     constants = {k: _wide_tensor(v) for k, v in program.constants.items()}

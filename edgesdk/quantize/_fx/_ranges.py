@@ -51,7 +51,7 @@ class Histogram:
         return self.seen > 0 and self.low == self.high
 
     def add(self, tensor: torch.Tensor) -> None:
-        flat = tensor.detach().reshape(-1)
+        flat = tensor.detach().reshape(-1).float()  # NumPy has no bfloat16
         if not flat.numel():
             return
         low, high = float(flat.min()), float(flat.max())

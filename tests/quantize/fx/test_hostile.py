@@ -106,3 +106,44 @@ def test_a_layer_that_sees_a_constant_whatever_the_data_is_no_fault_of_theirs(tm
     made, runner = nets.quantized(model, "static-int8", tmp_path, calibration)
     assert nets.worst(runner, model, nets.noise(1, 3, 8, 8)(99)) > 25
     assert nets.by_name(made)["b"].precision == "float32" and nets.by_name(made)["c"].precision == "int8"
+
+
+class Half(torch.nn.Module):
+    """Half precision inside, float32 at the rim."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.dtype = dtype
+        self.a, self.b = (torch.nn.Conv2d(n, 4, 3).to(dtype) for n in (3, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.b(torch.relu(self.a(x.to(self.dtype)))).float()
+        return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_inside_is_calibrated_in_float32(dtype: torch.dtype, tmp_path: Path) -> None:
+    model = graphs.model_of(Half(dtype), (torch.randn(1, 3, 8, 8),))
+    calibration = nets.samples(model, nets.noise(1, 3, 8, 8), tmp_path / "samples")
+    _, runner = nets.quantized(model, "static-int8", tmp_path, calibration)
+    assert nets.worst(runner, model, nets.noise(1, 3, 8, 8)(99)) > 25
+
+
+class Unbiased(torch.nn.Module):
+    def __init__(self, kind: type[torch.nn.LSTM] | type[torch.nn.GRU]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = kind(12, 16, 2, bias=False, bidirectional=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.net(x)[0]
+        return found
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_recurrent_layers_without_biases(kind: type[torch.nn.LSTM] | type[torch.nn.GRU], tmp_path: Path) -> None:
+    model = graphs.model_of(Unbiased(kind), (torch.randn(5, 2, 12),))
+    made, runner = nets.quantized(model, "dynamic-int8", tmp_path)
+    assert nets.worst(runner, model, nets.noise(5, 2, 12)(99)) > 25
+    assert {layer.precision for layer in made.layers} == {"int8"}
