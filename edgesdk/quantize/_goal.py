@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 Scale = Literal["logits", "probabilities", "log-probabilities"]
-Kind = Literal["classes", "binary", "values"]
+Kind = Literal["classes", "shares", "binary", "values"]
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,9 @@ class Goal:
 
     Attributes:
         index: which output.
-        kind: ``classes`` (scores [N, K] or [N, K, …] and integers), ``binary`` (one score for each integer 0 or 1),
-            ``values`` (numbers of the output's shape).
+        kind: ``classes`` (scores [N, K] or [N, K, …] and integers), ``shares`` (scores [N, K] and a probability for each:
+            one-hot rows, smoothed labels), ``binary`` (one score for each integer 0 or 1), ``values`` (numbers of the
+            output's shape).
         axis: of the classes.
     """
 
@@ -54,6 +55,9 @@ class Goal:
                 return functional.binary_cross_entropy(output.clamp(_LEAST, 1 - _LEAST), wanted)
             return functional.binary_cross_entropy_with_logits(output, wanted)
         scores = output.movedim(self.axis, 1)
+        if self.kind == "shares":
+            return -(label.to(output.dtype) * _logs(scores, self.scale)).sum(1).mean()
+        label = _numbers(label, output, self.axis)
         counted = _counted(label, scores.shape[1])
         wanted = label.long().masked_fill(~counted, _NO_CLASS)
         total = functional.nll_loss(_logs(scores, self.scale), wanted, ignore_index=_NO_CLASS, reduction="sum")
@@ -80,8 +84,11 @@ class Goal:
         if self.kind == "binary":
             edge = 0.5 if self.scale == "probabilities" else 0.0
             return float(((output > edge).long() == label.long().reshape(output.shape)).double().mean())
-        counted = _counted(label, output.shape[self.axis])
-        return float((output.argmax(self.axis) == label.long())[counted].double().mean())
+        found = output.argmax(self.axis)
+        if self.kind == "shares":
+            return float((found == label.argmax(self.axis)).double().mean())
+        label = _numbers(label, output, self.axis)
+        return float((found == label.long())[_counted(label, output.shape[self.axis])].double().mean())
 
     def counts(self, outputs: Sequence[torch.Tensor], label: torch.Tensor) -> bool:
         """Whether :meth:`score` has something to count: a map can be without any class."""
@@ -89,7 +96,7 @@ class Goal:
 
     def refuses(self, outputs: Sequence[torch.Tensor], label: torch.Tensor) -> str | None:
         """What number in the label of another sample can't be learnt from; None when all can."""
-        if self.kind == "values":
+        if self.kind in ("values", "shares"):
             return None
         if self.kind == "binary":
             bad = label[(label != 0) & (label != 1)]
@@ -110,6 +117,11 @@ def _counted(label: torch.Tensor, classes: int) -> torch.Tensor:
     return ~torch.isin(label.long(), torch.tensor(ignored, device=label.device))
 
 
+def _numbers(label: torch.Tensor, output: torch.Tensor, axis: int) -> torch.Tensor:
+    """Class numbers without the axis of the classes, where the label has one of size 1: [N, 1], [N, 1, H, W]."""
+    return label.squeeze(axis) if label.dim() == output.dim() else label
+
+
 _LEAST = 1e-7
 """Probabilities below are taken for this: the logarithm of zero would end the training."""
 
@@ -119,6 +131,10 @@ def _logs(scores: torch.Tensor, scale: Scale) -> torch.Tensor:
     if scale == "logits":
         return scores.log_softmax(1)
     return scores if scale == "log-probabilities" else scores.clamp_min(_LEAST).log()
+
+
+_SUM = 1e-3
+"""How far probabilities may be from adding up to one."""
 
 
 def _two_sides(scores: torch.Tensor, scale: Scale) -> torch.Tensor:
@@ -152,16 +168,21 @@ def choose_goal(outputs: Sequence[Sequence[Any]], labels: Sequence[torch.Tensor]
                 return goal
     shapes = ", ".join(f"{n} {list(getattr(o, 'shape', ()))}" for n, o in zip(names, outputs[0], strict=False))
     kind = str(labels[0].dtype).removeprefix("torch.")
+    low, high = min(float(label.min()) for label in labels), max(float(label.max()) for label in labels)
     raise InputError(
-        "label_mismatch", f"Labels of {kind}{list(labels[0].shape)} fit no output of the model ({shapes}).",
-        why="Whole numbers are classes, one for each row of scores; other numbers must have the shape of an output.",
-        fix="Give labels that fit, or use static-int8, which needs none.",
+        "label_mismatch", f"Labels of {kind}{list(labels[0].shape)} from {low:g} to {high:g} fit no output of the model ({shapes}).",
+        why="Whole numbers are classes counted from 0: one for each row of scores, 0 or 1 for a single score. Other numbers must "
+        "have the shape of an output.",
+        fix="Give labels that fit (quantities as float32), or use static-int8, which needs none.",
     )  # fmt: skip
 
 
 def _fitting(index: int, outputs: Sequence[torch.Tensor], labels: Sequence[torch.Tensor]) -> Goal | None:
     pairs = list(zip(outputs, labels, strict=True))
     each = all(output.numel() == label.numel() for output, label in pairs)
+    scale = _shares(outputs, labels)
+    if scale is not None:
+        return Goal(index, "shares", scale)
     if labels[0].is_floating_point():
         rows = all(output.shape == label.shape or label.dim() == 1 for output, label in pairs)
         return Goal(index, "values") if each and rows else None
@@ -170,11 +191,36 @@ def _fitting(index: int, outputs: Sequence[torch.Tensor], labels: Sequence[torch
         return Goal(index, "binary", "probabilities" if inside else "logits")
     if outputs[0].dim() < 2:
         return None
-    if all(tuple(label.shape) == (o.shape[0], *o.shape[2:]) and _below(label, o.shape[1]) for o, label in pairs):
-        return Goal(index, "classes", _scale(outputs, 1), 1)
-    if all(tuple(label.shape) == tuple(o.shape[:-1]) and _below(label, o.shape[-1]) for o, label in pairs):
-        return Goal(index, "classes", _scale(outputs, -1), outputs[0].dim() - 1)
+    for axis in (1, outputs[0].dim() - 1):
+        if all(_numbered(label, o, axis) and _below(label, o.shape[axis]) for o, label in pairs):
+            return Goal(index, "classes", _scale(outputs, axis), axis)
     return None
+
+
+def _numbered(label: torch.Tensor, output: torch.Tensor, axis: int) -> bool:
+    """Whether a label has the shape of class numbers for scores of that axis."""
+    shape = list(output.shape)
+    size = shape.pop(axis)
+    return list(label.shape) == shape or (size > 1 and list(label.shape) == [*shape[:axis], 1, *shape[axis:]])
+
+
+def _shares(outputs: Sequence[torch.Tensor], labels: Sequence[torch.Tensor]) -> Scale | None:
+    """The scale of an output ``[N, K]`` whose labels are probabilities of classes; None where they are something else."""
+    import torch
+    from torch.nn import functional
+
+    pairs = list(zip(outputs, labels, strict=True))
+    if not all(o.dim() == 2 and o.shape[1] > 1 and o.shape == label.shape for o, label in pairs):
+        return None
+    wanted = torch.cat(list(labels)).to(outputs[0].dtype)
+    if float(wanted.min()) < 0 or not bool(((wanted.sum(1) - 1).abs() < _SUM).all()):
+        return None
+    scale, given = _scale(outputs, 1), torch.cat(list(outputs))
+    if scale != "logits":
+        return scale
+    # A net that was trained to answer these numbers themselves, by their squared error, is no classifier.
+    likely = functional.mse_loss(given.softmax(1), wanted) < functional.mse_loss(given, wanted)
+    return "logits" if bool(likely) else None
 
 
 def _below(label: torch.Tensor, classes: int) -> bool:
@@ -192,8 +238,8 @@ def _scale(outputs: Sequence[torch.Tensor], axis: int) -> Scale:
     import torch
 
     ones, sound = torch.ones(()), _sound(outputs)
-    if all(float(o.min()) >= 0 and torch.allclose(o.sum(axis).cpu(), ones, atol=1e-3) for o in sound):
+    if all(float(o.min()) >= 0 and torch.allclose(o.sum(axis).cpu(), ones, atol=_SUM) for o in sound):
         return "probabilities"
-    if all(float(o.max()) <= 0 and torch.allclose(o.exp().sum(axis).cpu(), ones, atol=1e-3) for o in sound):
+    if all(float(o.max()) <= 0 and torch.allclose(o.exp().sum(axis).cpu(), ones, atol=_SUM) for o in sound):
         return "log-probabilities"
     return "logits"

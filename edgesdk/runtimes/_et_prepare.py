@@ -70,9 +70,9 @@ def _rounding(model: Model, program: ExportedProgram) -> ExportedProgram:
 
     if not comes_quantized(replace(model, program=program, onnx=None)):
         return program
-    from edgesdk.quantize._pt2e import with_own_biases
+    from edgesdk.quantize._pt2e import as_xnnpack_takes_it
 
-    return with_own_biases(program)
+    return as_xnnpack_takes_it(program)
 
 
 def _checked(model: Model) -> tuple[ExportedProgram, list[Warn]]:

@@ -311,3 +311,47 @@ def test_a_label_beyond_the_classes_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"sample 37: the label is 9, and there are 4 classes") as caught:
         Trainer(model(), LowerConfig(quantization="qat-int8", calibration=data))
     assert caught.value.code == "label_out_of_range"
+
+
+ROWS = np.arange(24) % 4
+HOT = np.eye(4, dtype=np.float32)[ROWS]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [ROWS[:, None, None], HOT[:, None], HOT.astype(np.int64)[:, None], (0.9 * HOT + 0.025)[:, None]],
+    ids=["column", "one-hot", "one-hot integers", "smoothed"],
+)
+def test_each_form_of_class_labels_is_the_same_goal(labels: np.ndarray, tmp_path: Path) -> None:
+    """A column was refused, and one-hot rows pulled the logits themselves towards 0 and 1."""
+    feeds, numbers = noise([(1, 4, 6, 6)], 24), [[int(k)] for k in ROWS]
+    plain = _loss_and_score(store(tmp_path / "plain", feeds, numbers))
+    found = _loss_and_score(store(tmp_path / "other", feeds, list(labels)))
+    assert found[1] == plain[1]
+    assert math.isclose(found[0], plain[0], rel_tol=1e-5 if set(np.unique(labels)) <= {0, 1, 2, 3} else 0.2)
+
+
+def _loss_and_score(data: Path) -> tuple[float, float]:
+    trainer = Trainer(model(), LowerConfig(quantization="qat-int8", calibration=data, options={"distill": 0.0}))
+    samples = [trainer.store[i] for i in range(24)]
+    with torch.no_grad():
+        loss = float(trainer.goal.loss(trainer._outputs(trainer.prepared, samples), trainer._label(samples)))
+    return loss, trainer.judge(trainer.prepared, rounded=False)
+
+
+def test_a_net_that_answers_the_numbers_themselves_is_no_classifier(tmp_path: Path) -> None:
+    feeds = noise([(1, 6)], 24)
+    net = Flat(4)
+    with torch.no_grad():
+        net.o.weight *= 0.01
+        net.o.bias[:] = torch.tensor([0.7, 0.1, 0.1, 0.1])
+    shares = [np.float32([[0.7, 0.1, 0.1, 0.1]])] * 24
+    trainer = Trainer(rows_model(net), LowerConfig(quantization="qat-int8", calibration=store(tmp_path, feeds, shares)))
+    assert trainer.goal.kind == "values"
+
+
+def test_whole_numbers_that_are_no_classes_are_told_with_their_range(tmp_path: Path) -> None:
+    data = store(tmp_path, noise([(1, 6)], 24), [[2 * (i % 2) - 1] for i in range(24)])
+    with pytest.raises(InputError, match=r"int64\[1\] from -1 to 1") as caught:
+        Trainer(rows_model(Flat(1)), LowerConfig(quantization="qat-int8", calibration=data))
+    assert "0 or 1 for a single score" in str(caught.value.why)

@@ -200,10 +200,14 @@ def _converted(prepared: GraphModule, record: Annotated, keep_weights: bool) -> 
     return Converted(made, record, weights)
 
 
-def with_own_biases(program: ExportedProgram) -> ExportedProgram:
-    """A program that came quantized, with a bias for each layer; the very program when no two share one."""
+def as_xnnpack_takes_it(program: ExportedProgram) -> ExportedProgram:
+    """A program that came quantized, with integers for weights and a bias for each layer; the very program when it is so.
+
+    ``convert_pt2e(fold_quantize=False)`` leaves float weights that are rounded at each call: the library ends the process.
+    """
     module: Any = program.module(check_guards=False)
-    if not _own_biases(module):
+    folded = fold_weights(module)
+    if not _own_biases(module) and not folded:
         return program
     return graphs.exported(module, program)
 

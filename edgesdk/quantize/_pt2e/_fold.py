@@ -22,22 +22,27 @@ def is_quantize(node: Any) -> bool:
     return name.startswith(("quantized_decomposed.quantize_per_", "torchao.quantize_affine"))
 
 
-def fold_weights(module: GraphModule) -> None:
-    """Replace each quantization of a constant by its result, and drop the float values at once."""
+def fold_weights(module: GraphModule) -> bool:
+    """Replace each quantization of a constant by its result, and drop the float values at once.
+
+    Returns:
+        whether there was any.
+    """
     import torch
     from torchao.quantization.pt2e.constant_fold import replace_node_with_constant
 
     fixed = constants(module)
+    found = [node for node in module.graph.nodes if is_quantize(node) and node in fixed]
     with torch.no_grad():
-        for node in list(module.graph.nodes):
-            if is_quantize(node) and node in fixed:
-                sources = list(node.all_input_nodes)
-                replace_node_with_constant(module, node, _value(module, node))
-                for source in sources:
-                    _drop_unread(module, source)
+        for node in found:
+            sources = list(node.all_input_nodes)
+            replace_node_with_constant(module, node, _value(module, node))
+            for source in sources:
+                _drop_unread(module, source)
     module.graph.eliminate_dead_code()
     module.graph.lint()
     module.recompile()
+    return bool(found)
 
 
 def _value(module: GraphModule, node: Node) -> Any:
