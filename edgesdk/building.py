@@ -185,7 +185,9 @@ class Builder:
 
         def lower() -> tuple[int, Json]:
             try:
-                return self.submit("_jobs:lower", args, on=None if self._saved else 0).result()
+                # Every lowering leaves some megabytes behind: those of a search begin anew, on a worker that holds no model.
+                where = {"fresh": True, "not_on": 0} if keep_float and self._saved else {"on": None if self._saved else 0}
+                return self.submit("_jobs:lower", args, **where).result()
             except WorkerCrashed:
                 if not self.pool.stopped:
                     self._save_again()
