@@ -186,7 +186,9 @@ class Builder:
         def lower() -> tuple[int, Json]:
             try:
                 # Every lowering leaves some megabytes behind: those of a search begin anew, on a worker that holds no model.
-                where = {"fresh": True, "not_on": 0} if keep_float and self._saved else {"on": None if self._saved else 0}
+                where = (
+                    {"fresh": True, "not_on": 0} if keep_float and self._saved else {"on": None if self._saved else 0}
+                )
                 return self.submit("_jobs:lower", args, **where).result()
             except WorkerCrashed:
                 if not self.pool.stopped:
