@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from edgesdk.artifacts import TensorSpec, Warn
-from edgesdk.data._check_labels import check_labels
+from edgesdk.data._check_labels import check_labels, missing_labels
 from edgesdk.data._facts import ModelFacts
 from edgesdk.data._stats import InputStats, gather, is_picture
 from edgesdk.data._store import Sample, Store
@@ -49,6 +49,7 @@ def check_samples(store: Store, model_facts: ModelFacts, role: Role, *, free_lab
         *_constant(stats, store, role),
         *(w for spec in model_facts.signature.inputs for w in _range(stats[spec.name], spec, model_facts, store, role)),
         *_random(stats, store, role),
+        *missing_labels(store, role),
         *([] if free_labels else check_labels(store, model_facts, role)),
     ]
     return tuple(warnings)

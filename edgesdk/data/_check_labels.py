@@ -17,31 +17,36 @@ IGNORED = (255, -1, -100)
 """Values that segmentation data give to pixels without a class (VOC and Cityscapes; torch's ``ignore_index``)."""
 
 
+def missing_labels(store: Store, role: str) -> list[Warn]:
+    """Some samples carry a label and others don't."""
+    bare = [sample.where for sample in store if sample.label is None]
+    if not 0 < len(bare) < len(store):
+        return []
+    text = f"{_option(role)}: {len(bare)} of {len(store)} samples carry no label, the first is {bare[0]}."
+    return [Warn("labels_missing", text if role == "calibration" else f"{text} No accuracy can be measured.")]
+
+
 def check_labels(store: Store, facts: ModelFacts, role: str) -> list[Warn]:
     """Faults of labels; nothing when there are none.
 
     Raises:
         InputError: ``label_out_of_range`` or ``label_shape``, naming the file or row.
     """
-    option = "--calibration" if role == "calibration" else "--eval"
     labelled = [i for i in range(len(store)) if store[i].label is not None]
     if not labelled:
         return []
-    found: list[Warn] = []
-    if len(labelled) < len(store):
-        first = next(s.where for s in store if s.label is None)
-        text = f"{option}: {len(store) - len(labelled)} of {len(store)} samples carry no label, the first is {first}."
-        found.append(Warn("labels_missing", text))
-    sample = store[labelled[0]]
-    label = sample.label
+    label = store[labelled[0]].label
     if label is None or label.dtype.kind != "i":
         _check_values(store, labelled, facts.signature.outputs)
-        return found
-    if label.ndim <= 1 or (label.ndim == 2 and label.shape[1] == 1):
-        found.extend(_check_classes(store, labelled, facts, option))
+    elif label.ndim <= 1 or (label.ndim == 2 and label.shape[1] == 1):
+        return _check_classes(store, labelled, facts, _option(role))
     else:
         _check_maps(store, labelled, facts.signature.outputs)
-    return found
+    return []
+
+
+def _option(role: str) -> str:
+    return "--calibration" if role == "calibration" else "--eval"
 
 
 def _count(size: Size) -> int | None:

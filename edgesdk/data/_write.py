@@ -122,7 +122,6 @@ class _Writing:
         self._hash = hashlib.sha256()
         self._numbers: list[int | None] = []
         self._bytes = 0
-        self._unlabelled: str | None = None
         self._labelled = 0
         self._told = 0.0
         self._warnings = list(reader.warnings)
@@ -187,10 +186,7 @@ class _Writing:
         self._bytes += size
         self._digest(sample)
         self._numbers.append(_class_of(sample.label))
-        if sample.label is None:
-            self._unlabelled = self._unlabelled or sample.where
-        else:
-            self._labelled += 1
+        self._labelled += sample.label is not None
         now = time.monotonic()
         if now - self._told > _EVERY_S:
             self._told = now
@@ -224,9 +220,6 @@ class _Writing:
                 "no_samples", f"{where} gave no samples.", why="It ended before the first one.",
                 fix="Give 100 to 500 typical inputs; a generator can be used up only once, so name a function that makes it.",
             )  # fmt: skip
-        if self._labelled and self._labelled < count:
-            text = f"{self._unlabelled} and {count - self._labelled - 1} more samples carry no label, others do."
-            self._warnings.append(Warn("labels_missing", f"{text} No accuracy can be measured."))
         if limit is None and count >= MAX_STREAM and self._reader.count is None:
             self._warnings.append(Warn("stream_cut", f"{where}: only the first {MAX_STREAM} samples were read."))
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from edgesdk.artifacts import Dim, TensorSpec
-from edgesdk.data import ModelFacts, Sample, Store, StoreWriter, check_samples, compare_samples
+from edgesdk.data import ModelFacts, Sample, Store, StoreWriter, check_samples, compare_samples, write_samples
 from edgesdk.errors import InputError
 from edgesdk.preprocess import AudioSpec
 
@@ -271,8 +271,20 @@ def test_some_samples_without_a_label(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "s") as writer:
         for i in range(40):
             writer.append(Sample({"input": x[i : i + 1]}, None if i == 5 else np.asarray([i % 10]), f"f{i}"))
-    found = check_samples(Store(tmp_path / "s"), facts(), "evaluation")
-    assert [w.code for w in found] == ["labels_missing"] and "f5" in found[0].message
+    for free in (False, True):
+        found = check_samples(Store(tmp_path / "s"), facts(), "evaluation", free_labels=free)
+        assert (
+            [w.code for w in found] == ["labels_missing"] and "1 of 40" in found[0].message and "f5" in found[0].message
+        )
+
+
+def test_samples_without_a_label_are_told_once(tmp_path: Path) -> None:
+    program = tmp_path / "data.py"
+    program.write_text("import numpy as np\ndef data():\n    x = np.random.default_rng(0).normal(size=(40, 1, 8, 8))\n"
+                       "    return [(a.astype('float32'), None if i == 5 else i % 10) for i, a in enumerate(x)]\n")  # fmt: skip
+    info = write_samples(f"{program}:data", facts(), tmp_path / "s")
+    told = (*info.warnings, *check_samples(Store(tmp_path / "s"), facts(), "calibration"))
+    assert [w.code for w in told].count("labels_missing") == 1
 
 
 def test_maps_of_classes(tmp_path: Path) -> None:
