@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from edgesdk import modelfile
 from edgesdk._memory import frugal, tight
-from edgesdk.artifacts import Lowered, Model, Signature, TensorSpec, Verification
+from edgesdk.artifacts import Lowered, Model, Signature, TensorSpec, Verification, Warn
 from edgesdk.errors import EdgeError, GateError
 
 if TYPE_CHECKING:
@@ -177,12 +177,15 @@ def _lower(args: Json, report: Report) -> Json:
     report("loading the model", None)
     model = model_of(args["folder"])
     # TorchScript Lite stores float16 but computes in float32, and a user's ONNX graph is narrowed as it is.
+    said: tuple[Warn, ...] = ()
     as_it_is = runtime.name == "torchscript" or (runtime.name == "onnx" and model.onnx is not None)
     if config.quantization == "fp16" and model.program is not None and not as_it_is:
         report("converting to float16", None)
-        model = _half(model, Path(args["folder"]), runtime.never_half)
+        whole, model = model, _half(model, Path(args["folder"]), runtime.never_half)
+        said = model.warnings[len(whole.warnings) :]
     report(f"lowering for {args['runtime']}", None)
     lowered = runtime.lower(model, config, Path(args["out"]))
+    lowered = replace(lowered, warnings=(*said, *lowered.warnings))
     result: Json = LOWERED.dump_python(lowered, mode="json")
     return result
 

@@ -261,3 +261,19 @@ def test_weights_that_half_precision_leaves_in_float32_are_told(lab: Path, tmp_p
     package = made(lab, tmp_path / "out", **asked)
     (said,) = [w["message"] for w in package.document["warnings"] if w["code"] == "fp16_convolutions_float32"]
     assert "19 kB of 153 kB" in said  # 9 · (16 + 16 · 32) and 512 · 64 + 64 · 10 weights, 122 biases, four bytes each
+
+
+@pytest.mark.slow
+def test_what_half_precision_can_not_hold_is_told(tmp_path: Path) -> None:
+    import torch
+
+    class Faint(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 1e-5 * 1e-4
+
+    package = edgesdk.package(
+        Faint(), "linux", output=tmp_path / "out", runtime="onnx", quantize="fp16", inputs=["x=float32[1,8]"]
+    )
+    said = {w["code"]: w["message"] for w in package.document["warnings"]}
+    assert "aten.mul" in said["fp16_kept_float32"] and "tiny_output" in said
+    assert package.variants[0]["verified"] is True

@@ -28,6 +28,7 @@ _LARGEST = 65504.0  # IEEE 754 binary16
 _SMALLEST = 2.0**-24  # its smallest number above zero; a smaller epsilon becomes 0
 NORMAL = 2.0**-14
 """Below it binary16 has fewer than 11 bits, in the end none."""
+_SHOWN = 8  # operators in a warning
 _EXACT = 2048.0  # integers above it aren't exact in binary16: positions, token counts
 _TURNS = 16.0  # above it binary16 steps by 1/64 and more: too coarse for an angle
 _ANGLES = frozenset({"aten::sin", "aten::cos", "aten::tan"})
@@ -58,7 +59,9 @@ def to_half(model: Model, feeds: Sequence[Feed] = (), never: frozenset[str] = fr
     half = replace(model, program=program)
     if not named:
         return half
-    return half.warned("fp16_kept_float32", f"Outside float16's range, and so computed in float32: {', '.join(named)}.")
+    more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+    listed = ", ".join(named[:_SHOWN])
+    return half.warned("fp16_kept_float32", f"Outside float16's range, and so computed in float32: {listed}{more}.")
 
 
 def half_overflow(model: Model, feeds: Sequence[Feed]) -> tuple[str, ...]:
