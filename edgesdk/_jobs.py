@@ -169,6 +169,7 @@ def lower(args: Json, report: Report) -> Json:
 
 
 def _lower(args: Json, report: Report) -> Json:
+    from edgesdk.quantize import _already
     from edgesdk.runtimes import find
 
     one_thread()
@@ -176,6 +177,8 @@ def _lower(args: Json, report: Report) -> Json:
     config = lower_config_of(args["config"])
     report("loading the model", None)
     model = model_of(args["folder"])
+    if config.quantization == "fp16":
+        _already.refuse(model, "fp16")
     # TorchScript Lite stores float16 but computes in float32, and a user's ONNX graph is narrowed as it is.
     said: tuple[Warn, ...] = ()
     as_it_is = runtime.name == "torchscript" or (runtime.name == "onnx" and model.onnx is not None)

@@ -386,7 +386,7 @@ def _about_size(variant: Variant, twin: Variant) -> tuple[Warn, ...]:
         return ()
     weights = sum(layer.bytes for layer in variant.lowered.layers)
     floats = sum(layer.bytes for layer in variant.lowered.layers if layer.precision == "float32")
-    if 2 * weights < full:  # a loop of a recurrent layer, unrolled, or a very small net
+    if 2 * weights < full or not floats:  # a loop of a recurrent layer, unrolled, or a very small net
         why = f"weights are only {units.size(weights)} of the float32 file; the graph takes the rest"
     else:
         why = f"{units.size(floats)} of {units.size(weights)} of weights are not quantized"

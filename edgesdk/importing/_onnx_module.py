@@ -269,5 +269,14 @@ def _refused(place: str, exc: Exception) -> UnsupportedError:
 
 
 def _no_counterpart(node: Node, domain: str) -> UnsupportedError:
+    from edgesdk.quantize._already import is_quantized_operator
+
     name = f"{domain}.{node.op}" if domain else node.op
+    if is_quantized_operator(node.op, domain):
+        return UnsupportedError(
+            "unsupported_op", f"The ONNX file is quantized already ({name} '{node.name or node.outputs[0]}').",
+            why="Its integers can't be taken over into a PyTorch graph, which ExecuTorch and TorchScript need.",
+            fix="Use --runtime onnx, which takes the file as it is, or give the float model with --quantize static-int8.",
+            details={"operator": name},
+        )  # fmt: skip
     return _refused(f"{name} '{node.name or node.outputs[0]}'", OnnxOperatorError("it has no torch counterpart here"))

@@ -69,9 +69,14 @@ def _of_graph(graph: ir.Model) -> Counter[str]:
 
 
 def _is_quantized(node: Any) -> bool:
-    if node.domain == "com.microsoft":
-        return str(node.op_type).startswith(_MICROSOFT) or node.op_type in _ONNX
-    return not node.domain and node.op_type in _ONNX
+    return is_quantized_operator(str(node.op_type), str(node.domain))
+
+
+def is_quantized_operator(name: str, domain: str) -> bool:
+    """Whether an ONNX operator rounds its values or computes in integers; ``domain`` is empty for ONNX's own."""
+    if domain == "com.microsoft":
+        return name.startswith(_MICROSOFT) or name in _ONNX
+    return not domain and name in _ONNX
 
 
 def _of_program(program: Any) -> Counter[str]:

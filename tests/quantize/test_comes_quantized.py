@@ -172,3 +172,31 @@ def test_int8_that_is_only_simulated_is_told_and_not_quantized_again(tmp_path: P
     assert "2 fake_quantize_per_tensor_affine" in codes["simulated_int8"] and "int8_hint" not in codes
     with pytest.raises(UnsupportedError, match="quantized already"):
         edgesdk.package(Simulated(), output=tmp_path / "int8", quantize="weight-int8", **asked)
+
+
+@pytest.mark.slow
+def test_a_quantized_onnx_file_is_told_as_one_where_it_can_be_taken_no_further(tmp_path: Path) -> None:
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    numbers = {"scale": np.float32(0.05), "zero": np.int8(0), "w": np.ones((8, 4), np.float32)}
+    graph = helper.make_graph(
+        [
+            helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+            helper.make_node("MatMul", ["d", "w"], ["y"]),
+        ],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
+        [numpy_helper.from_array(np.array(value), name) for name, value in numbers.items()],
+    )
+    path = tmp_path / "qdq.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    with pytest.raises(UnsupportedError, match="quantized already") as caught:
+        edgesdk.package(path, runtime="executorch", output=tmp_path / "pte")
+    assert "--runtime onnx" in str(caught.value.fix)
+    with pytest.raises(UnsupportedError, match="quantized already, so fp16"):
+        edgesdk.package(path, runtime="onnx", quantize="fp16", output=tmp_path / "fp16")
+    assert edgesdk.package(path, runtime="onnx", output=tmp_path / "out").variants[0]["verified"] is True
