@@ -188,10 +188,11 @@ class _Editor:
         if hard and maker not in self.made.computing and _cuts_nothing(maker, params):
             source = maker.inputs[0]
         self._number += 1
+        before = self._behind_float(source, following) if not hard and _is_layer(maker) else source
         scale = _edit.initializer(self.graph, f"q{self._number}/s", np.asarray(params.scale, np.float32))
         zero = _edit.initializer(self.graph, f"q{self._number}/z", np.asarray(params.zero, np.uint8))
         name = str(value.name)
-        q = _edit.insert(self.graph, following, "QuantizeLinear", [source, scale, zero], name=f"q{self._number}")
+        q = _edit.insert(self.graph, following, "QuantizeLinear", [before, scale, zero], name=f"q{self._number}")
         dq = _edit.insert(
             self.graph, following, "DequantizeLinear", [q.outputs[0], scale, zero], name=f"q{self._number}/dq"
         )
@@ -209,6 +210,16 @@ class _Editor:
             self.graph.remove(maker, safe=True)
         return str(dq.outputs[0].name)
 
+    def _behind_float(self, value: Any, following: Any) -> Any:
+        """The same numbers, behind a node that keeps ONNX Runtime from computing the layer before it in int8 after all.
+
+        Its WeightBiasQuantization (1.32) rounds the float weight of a Conv, ConvTranspose or Gemm between integers, with one
+        scale for all channels. A sum of one term stands in its way, and costs a copy.
+        """
+        made = _edit.insert(self.graph, following, "Sum", [value], name=f"q{self._number}/float")
+        made.outputs[0].type, made.outputs[0].shape = value.type, value.shape
+        return made.outputs[0]
+
     def _is_activation(self, node: ir.Node) -> bool:
         before = node.inputs[0] if node.op_type in ABSORBED else None
         maker = before.producer() if before is not None else None
@@ -221,6 +232,26 @@ class _Editor:
         if maker is not None:
             next(node for node in nodes if node is maker)
         return next(nodes, None)
+
+
+_MATRICES = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_FOLLOWERS = frozenset({"Relu", "Clip", "Add", "Sub", "Mul", "Div", "BatchNormalization"})
+"""What ONNX Runtime fuses into the layer before it."""
+
+
+def _is_layer(node: Any) -> bool:
+    """Whether a float node is a layer's last: a matrix product, or what may be fused into one."""
+    waiting, seen = [node], {None}
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op_type in _MATRICES:
+            return True
+        if node.op_type in _FOLLOWERS:
+            waiting += [value.producer() for value in node.inputs if value is not None]
+    return False
 
 
 def _cuts_nothing(node: ir.Node, params: Params) -> bool:

@@ -99,6 +99,52 @@ def test_layers_named_stay_float(model: Model, folder: Path, name: str) -> None:
     assert nets.snr(model, runner) > 25
 
 
+class Uneven(torch.nn.Module):
+    """The rows of ``b`` range over three decades: one scale for all of them would leave nothing of the smallest."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.c = (self._layer("linear" if kind == "linear" else "conv") for _ in range(2))
+        self.b = self._layer(kind)
+        rows = torch.logspace(-3, 0, 16)
+        with torch.no_grad():
+            self.b.weight.mul_(
+                rows.view(*((1, 16) if kind == "transposed" else (16, 1)), *[1] * (self.b.weight.dim() - 2))
+            )
+            self.b.bias.mul_(rows)
+            self.c.weight.div_(rows.view(1, 16, *[1] * (self.c.weight.dim() - 2)))
+
+    @staticmethod
+    def _layer(kind: str) -> torch.nn.Module:
+        made = {"linear": torch.nn.Linear, "conv": torch.nn.Conv2d, "transposed": torch.nn.ConvTranspose2d}[kind]
+        layer: torch.nn.Module = made(16, 16, *([] if kind == "linear" else [3]))
+        return layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.c(self.b(self.a(x)).relu())
+        return y
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"), [("linear", (4, 16)), ("conv", (1, 16, 9, 9)), ("transposed", (1, 16, 9, 9))]
+)
+def test_a_layer_kept_in_float_is_computed_in_float(kind: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    """ONNX Runtime would round it between integers, with one scale for the whole weight."""
+    import onnxruntime as ort
+
+    model = graphs.model_of(Uneven(kind), (torch.randn(*shape),))
+    lowered, _ = nets.quantized(model, "static-int8", tmp_path, keep_float=("b",))
+    assert {x.name: x.precision for x in lowered.layers} == {"a": "int8", "b": "float32", "c": "int8"}
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(tmp_path / "as_it_runs.onnx")
+    ort.InferenceSession(str(lowered.path), options, providers=["CPUExecutionProvider"])
+    ran = [onnx.numpy_helper.to_array(w).ravel() for w in onnx.load(tmp_path / "as_it_runs.onnx").graph.initializer]
+    wanted = model.module.b.weight.detach().numpy().ravel()
+    assert any(w.dtype == np.float32 and np.array_equal(np.sort(w), np.sort(wanted)) for w in ran)
+
+
 def test_everything_kept_is_nothing_quantized(model: Model, folder: Path, tmp_path: Path) -> None:
     names = ("stem.0", "depthwise", "point", "last", "head")
     with pytest.raises(UnsupportedError) as caught:
