@@ -25,7 +25,7 @@ from edgesdk.artifacts import Dim, Model, Signature
 from edgesdk.errors import EdgeError, UnsupportedError
 from edgesdk.runtimes import _ts_alias
 from edgesdk.runtimes._et_patch import Swap, swapped
-from edgesdk.runtimes._onnx_rewrite import blind_rows, four_dimensional, own_divisors
+from edgesdk.runtimes._onnx_rewrite import blind_rows, four_dimensional, own_divisors, typed_ranges
 from edgesdk.runtimes._onnx_versions import DEFAULT_OPSET
 from edgesdk.runtimes._ts_tables import source_line
 
@@ -60,7 +60,7 @@ def export(model: Model, program: ExportedProgram, opset: int, *, quick: bool = 
         made = _through_torchscript(model, program, opset) if quick and _is_quick(program, opset) else None
         if made is None:
             try:
-                made = _by_program(model, four_dimensional(program), opset)
+                made = _by_program(model, four_dimensional(typed_ranges(program)), opset)
             except Exception as exc:  # the exporter raises anything
                 if lacks_memory(exc):
                     raise

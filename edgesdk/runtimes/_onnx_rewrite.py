@@ -49,6 +49,23 @@ def _no_divisor() -> UnsupportedError:
     )  # fmt: skip
 
 
+def typed_ranges(program: ExportedProgram) -> ExportedProgram:
+    """``arange`` of a whole and a broken number says that it makes floats: torch's newer translation counts in integers."""
+    import torch
+
+    def count(*ends: Any, dtype: Any = None, **named: Any) -> Any:
+        if dtype is not None or not any(isinstance(end, float) for end in ends):
+            return NotImplemented
+        return torch.ops.aten.arange(*ends, dtype=torch.get_default_dtype(), **named)
+
+    aten = torch.ops.aten.arange
+    counts = {aten.default: count, aten.start: count, aten.start_step: count}
+    if not any(n.target in counts and any(isinstance(a, float) for a in n.args) for n in program.graph.nodes):
+        return program
+    typed: ExportedProgram = program.run_decompositions(counts)
+    return typed
+
+
 # -- attention --------------------------------------------------------------------------------------------------------
 
 

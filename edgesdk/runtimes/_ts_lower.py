@@ -13,6 +13,7 @@ from edgesdk.errors import UnsupportedError
 from edgesdk.runtimes import _ts_ops, _ts_save
 from edgesdk.runtimes._base import LowerConfig
 from edgesdk.runtimes._fp16 import NORMAL
+from edgesdk.runtimes._onnx_rewrite import blind_rows
 
 if TYPE_CHECKING:
     import torch
@@ -110,7 +111,11 @@ def _from_program(program: ExportedProgram, config: LowerConfig) -> tuple[Any, t
 
 
 def without_newer(program: ExportedProgram) -> ExportedProgram:
-    """The program with operators newer than PyTorch Mobile written out in older ones, where torch knows how."""
+    """The program with operators newer than PyTorch Mobile written out in older ones, where torch knows how.
+
+    Its attention answers NaN where a mask forbids everything; torch answers zeros since 2.5.
+    """
+    program = blind_rows(program)
     if not _newer(program):
         return program
     from torch._decomp import decomposition_table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from edgesdk._memory import park, relieve
 from edgesdk.artifacts import Layer, LayerError, Lowered, Model, Signature, Warn
-from edgesdk.errors import EdgeError, UnsupportedError
+from edgesdk.errors import EdgeError, InputError, UnsupportedError
 from edgesdk.runtimes._base import EdgeRuntime, LowerConfig, Runner
 
 if TYPE_CHECKING:
@@ -180,12 +180,23 @@ def _check_loads(made: Lowered, model: Model, config: LowerConfig) -> Lowered:
     relieve()
     try:
         open_session(made.path, options(optimize=own))
-    except EdgeError:
+    except EdgeError as exc:
         if not own:
+            if isinstance(exc, InputError):
+                raise _unloadable(exc) from exc
             raise
         made = _lower_onnx(model, config, made.path, sizes=False)
         open_session(made.path)
     return made
+
+
+def _unloadable(exc: InputError) -> UnsupportedError:
+    """The user's file isn't at fault, and lowering it again would give the same one."""
+    return UnsupportedError(
+        "onnx_export_failed", "The model can't be written as ONNX: ONNX Runtime doesn't load what torch's exporter made of it.",
+        why=str(exc.__cause__ or exc).strip().splitlines()[0].rpartition("failed:")[2][:300] or "It gives no reason.",
+        fix="Rewrite the part that it names, or use --runtime executorch.",
+    )  # fmt: skip
 
 
 def _nothing() -> UnsupportedError:

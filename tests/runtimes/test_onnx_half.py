@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,31 @@ def test_attention_that_sees_nothing_and_attention_over_windows(scheme: str, tmp
     seen[1] = -1
     limit = 1e-2 if scheme == "fp16" else 1e-5
     assert graphs.difference(runner, Blind(), (torch.randn(3, 6, 16), seen)) < limit
+
+
+class Counted(torch.nn.Module):
+    """Attention over windows goes the slow way; a whole and a broken number make a range of floats."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        windows = x[:, None].expand(-1, 3, -1, -1, -1) * torch.arange(1, 4.0)[:, None, None, None]
+        attend = torch.nn.functional.scaled_dot_product_attention
+        return attend(windows, windows[:, :, :2], windows[:, :, :2], is_causal=True, enable_gqa=True)
+
+
+def test_a_range_of_floats_stays_one(tmp_path: Path) -> None:
+    model = graphs.model_of(Counted(), (torch.randn(2, 4, 6, 8),), [{0: graphs.BATCH}])
+    _, runner = graphs.lowered("onnx", model, tmp_path)
+    assert graphs.difference(runner, Counted(), (torch.randn(3, 4, 6, 8),)) < 1e-5
+
+
+def test_torchscript_shows_old_attention_no_row_without_anything_to_look_at(tmp_path: Path) -> None:
+    """PyTorch Mobile is 2.1, whose attention answers NaN there; this machine's gives zeros, so the graph is asked."""
+    example = (torch.randn(2, 6, 16), torch.randn(2, 6))
+    model = graphs.model_of(Blind(), example, [{0: graphs.BATCH}, {0: graphs.BATCH}])
+    made, runner = graphs.lowered("torchscript", model, tmp_path)
+    seen = torch.randn(3, 6)
+    seen[1] = -1
+    assert graphs.difference(runner, Blind(), (torch.randn(3, 6, 16), seen)) < 1e-6
+    with zipfile.ZipFile(made.path) as archive:
+        (code,) = (archive.read(name) for name in archive.namelist() if name.endswith("/bytecode.pkl"))
+    assert b"aten::masked_fill" in code
