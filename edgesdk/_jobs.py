@@ -56,7 +56,7 @@ def import_model(args: Json, report: Report) -> Json:
     from edgesdk.importing import import_model as read
     from edgesdk.importing import locate
     from edgesdk.importing._reference import reference_steps
-    from edgesdk.quantize._already import about_simulation, comes_quantized, refuse_unfinished
+    from edgesdk.quantize._already import about_simulation, comes_quantized, refuse_quantized_tensors, refuse_unfinished
     from edgesdk.quantize._steps import roundings
 
     one_thread()
@@ -70,6 +70,7 @@ def import_model(args: Json, report: Report) -> Json:
     cases, reference = _references(model, args["seed"], folder, reference_steps)
     _held[args["folder"]] = model
     if args["save"]:
+        refuse_quantized_tensors(model)
         report("saving the model", None)
         modelfile.save(model, folder)
     return {
@@ -177,8 +178,9 @@ def _lower(args: Json, report: Report) -> Json:
     config = lower_config_of(args["config"])
     report("loading the model", None)
     model = model_of(args["folder"])
-    if config.quantization == "fp16":
-        _already.refuse(model, "fp16")
+    # Quantizers look at an ONNX graph themselves, when they have read it.
+    if config.quantization == "fp16" or (config.quantization != "none" and model.onnx is None):
+        _already.refuse(model, config.quantization)
     # TorchScript Lite stores float16 but computes in float32, and a user's ONNX graph is narrowed as it is.
     said: tuple[Warn, ...] = ()
     as_it_is = runtime.name == "torchscript" or (runtime.name == "onnx" and model.onnx is not None)

@@ -85,6 +85,7 @@ def _saved_module(
     from edgesdk.artifacts import Source
     from edgesdk.importing import ImportOptions, Located
     from edgesdk.importing._export import export_module
+    from edgesdk.quantize._already import refuse_quantized_tensors
 
     if not isinstance(module, torch.nn.Module):
         raise UsageError(
@@ -102,6 +103,7 @@ def _saved_module(
             why="torch.export refused it.",
             fix="Save it as TorchScript instead.",
         )
+    refuse_quantized_tensors(model)
     path = folder / f"{name}.pt2"
     try:
         with _disk.writing(path) as file:

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from edgesdk.artifacts import Model
 
 _SIMULATED = ("aten::fake_quantize_", "aten::_fake_quantize_")
-_ROUNDING = ("quantized_decomposed::", "torchao::", "quantized::", *_SIMULATED)
+_ROUNDING = (
+    "quantized_decomposed::", "torchao::", "quantized::", "aten::quantize_per_", "aten::dequantize", *_SIMULATED
+)  # fmt: skip
 _TRAINING = ("aten::fused_moving_avg_obs_fake_quant", "aten::_fused_moving_avg_obs_fq_helper")
-_OBSERVERS = re.compile(r"(^|\.)(activation_post_process(_\d+)?|weight_fake_quant)\.")
-"""Names that ``prepare``, ``prepare_fx`` and ``prepare_pt2e`` give to their observers."""
+_OBSERVERS = re.compile(
+    r"(^|\.)(activation_post_process(_\d+)?|weight_fake_quant)(?=\."
+    r"(activation_post_process\.)?(min_val|max_val|histogram|fake_quant_enabled|observer_enabled)$)"
+)
+"""Names that ``prepare``, ``prepare_fx`` and ``prepare_pt2e`` give to their observers, which have these buffers."""
 _ONNX = frozenset({
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QLinearConv",
     "QLinearMatMul", "MatMulNBits", "MatMulBnb4",
@@ -43,7 +48,10 @@ def refuse(model: Model, scheme: str) -> None:
 
 def _operators(model: Model) -> Counter[str]:
     """Quantized operators by name."""
-    found = _of_program(model.program) if model.program is not None else Counter[str]()
+    if model.program is not None:
+        found = _rounding(_called(model.program))
+    else:
+        found = _rounding(_kinds(model.script.inlined_graph) if model.script is not None else ())
     if not found and model.onnx is not None:
         from edgesdk.runtimes._onnx_source import read
 
@@ -79,8 +87,8 @@ def is_quantized_operator(name: str, domain: str) -> bool:
     return not domain and name in _ONNX
 
 
-def _of_program(program: Any) -> Counter[str]:
-    return Counter(name.partition("::")[2] for name in _called(program) if name.startswith(_ROUNDING))
+def _rounding(names: Iterable[str]) -> Counter[str]:
+    return Counter(name.partition("::")[2] for name in names if name.startswith(_ROUNDING))
 
 
 def _called(program: Any) -> Iterator[str]:
@@ -118,6 +126,20 @@ def refuse_unfinished(model: Model) -> None:
         return
     learning = sum(name.startswith(_TRAINING) for name in called)
     refuse_observers(named, learning)
+
+
+def refuse_quantized_tensors(model: Model) -> None:
+    """Raises:
+    UnsupportedError: the program has tensors of torch's own quantized dtypes, which torch can't write to a file.
+    """
+    names = _called(model.program) if model.program is not None else iter(())
+    found = Counter(name.partition("::")[2] for name in names if name.startswith("aten::quantize_per_"))
+    if found:
+        raise UnsupportedError(
+            "already_quantized", f"{model.source.name} is quantized already, in torch's older form: it holds {_listed(found)}.",
+            why="Only TorchScript Lite has its quantized tensors, and a program with them can't be handed on to be quantized.",
+            fix="Package it as file.py:factory with --runtime torchscript alone and no --quantize, or give the float model with --quantize static-int8.",
+        )  # fmt: skip
 
 
 def refuse_observers(names: Iterable[str], learning: int = 0) -> None:

@@ -200,3 +200,50 @@ def test_a_quantized_onnx_file_is_told_as_one_where_it_can_be_taken_no_further(t
     with pytest.raises(UnsupportedError, match="quantized already, so fp16"):
         edgesdk.package(path, runtime="onnx", quantize="fp16", output=tmp_path / "fp16")
     assert edgesdk.package(path, runtime="onnx", output=tmp_path / "out").variants[0]["verified"] is True
+
+
+class Ours(nn.Module):
+    """A step behind the activations that its author named as torch names observers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner, self.activation_post_process = nn.Linear(8, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.activation_post_process(self.inner(x))
+        return y
+
+
+@pytest.mark.slow
+def test_a_layer_with_the_name_of_an_observer_is_none(tmp_path: Path) -> None:
+    made = edgesdk.package(Ours().eval(), runtime="onnx", inputs=["x=float32[2,8]"], output=tmp_path / "out")
+    assert made.variants[0]["verified"] is True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["reference", "archive"])
+@pytest.mark.parametrize("scheme", ["weight-int8", "fp16"])
+def test_integers_of_torch_itself_are_not_quantized_again(way: str, scheme: str, tmp_path: Path) -> None:
+    """``convert_to_reference_fx`` ended in a traceback; int8 archives were said to be ones that can't be exported."""
+    from torch.ao.quantization import get_default_qconfig_mapping, quantize_dynamic, quantize_fx
+
+    x = torch.randn(2, 3, 8, 8)
+    model: Any
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.ao is deprecated
+        if way == "reference":
+            prepared = quantize_fx.prepare_fx(_small().eval(), get_default_qconfig_mapping("qnnpack"), (x,))
+            prepared(x)
+            model = quantize_fx.convert_to_reference_fx(prepared)
+        else:
+            model = str(tmp_path / "net.jit")
+            torch.jit.save(torch.jit.trace(quantize_dynamic(_small().eval(), {nn.Linear}), (x,)), model)
+    runtime = "onnx" if way == "reference" else "torchscript"
+    asked: dict[str, Any] = {"runtime": runtime, "inputs": ["input=float32[2,3,8,8]"], "output": tmp_path / "out"}
+    with warnings.catch_warnings(), pytest.raises(UnsupportedError, match="quantized already"):
+        warnings.simplefilter("ignore")
+        edgesdk.package(model, quantize=scheme, **asked)
+    if way == "archive":
+        made = edgesdk.package(model, **asked)
+        assert "int8_hint" not in [w["code"] for w in made.document["warnings"]], "its weights don't stay float32"
