@@ -159,7 +159,8 @@ class Builder:
                 failure = _crashes.in_lowered_file(plan.id, plan.runtime, crash)
                 rung = _LOWER_RUNG.get(rung or "portable")
             first = first or failure
-            if rung == "portable" and plan.quantization == "fp16" and first.code == "not_faithful":
+            slow = rung == "portable" and plan.runtime == "executorch" and plan.backend != "portable"
+            if slow and plan.quantization == "fp16" and first.code == "not_faithful":
                 raise _too_coarse(plan, first) from failure
             if rung is None:
                 raise failure

@@ -256,6 +256,29 @@ def test_half_precision_that_only_portable_kernels_hold_is_refused(tmp_path: Pat
     assert made.variants[0]["verified"] is True
 
 
+@pytest.mark.slow
+def test_half_precision_that_other_runtimes_can_not_hold_is_no_fault_of_xnnpack(tmp_path: Path) -> None:
+    import torch
+
+    class Close(torch.nn.Module):
+        """Weights that differ from 1,000 by less than half precision can tell."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.layer = torch.nn.Linear(32, 32)
+            self.layer.weight.data += 1000
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.layer(x) - 1000 * x.sum(1, keepdim=True)
+            return found
+
+    with pytest.raises(GateError) as caught:
+        edgesdk.package(Close(), runtime="onnx", quantize="fp16", inputs=["x=float32[1,32]"], output=tmp_path / "out")
+    assert caught.value.code == "not_faithful" and "XNNPACK" not in str(caught.value.why)
+    assert "--runtime onnx" not in str(caught.value.fix)
+
+
 def test_weights_that_half_precision_leaves_in_float32_are_told(lab: Path, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"runtime": ("executorch", "onnx"), "quantize": "fp16", "calibration": None, "eval": None}
     package = made(lab, tmp_path / "out", **asked)
