@@ -86,7 +86,7 @@ class Goal:
             return float(((output > edge).long() == label.long().reshape(output.shape)).double().mean())
         found = output.argmax(self.axis)
         if self.kind == "shares":
-            return float((found == label.argmax(self.axis)).double().mean())
+            return float((found == label.to(output.dtype).argmax(self.axis)).double().mean())
         label = _numbers(label, output, self.axis)
         return float((found == label.long())[_counted(label, output.shape[self.axis])].double().mean())
 

@@ -319,8 +319,8 @@ HOT = np.eye(4, dtype=np.float32)[ROWS]
 
 @pytest.mark.parametrize(
     "labels",
-    [ROWS[:, None, None], HOT[:, None], HOT.astype(np.int64)[:, None], (0.9 * HOT + 0.025)[:, None]],
-    ids=["column", "one-hot", "one-hot integers", "smoothed"],
+    [ROWS[:, None, None], HOT[:, None], HOT.astype(np.int64)[:, None], HOT[:, None] > 0, (0.9 * HOT + 0.025)[:, None]],
+    ids=["column", "one-hot", "one-hot integers", "one-hot booleans", "smoothed"],
 )
 def test_each_form_of_class_labels_is_the_same_goal(labels: np.ndarray, tmp_path: Path) -> None:
     """A column was refused, and one-hot rows pulled the logits themselves towards 0 and 1."""
