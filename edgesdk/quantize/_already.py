@@ -117,7 +117,9 @@ def about_simulation(model: Model) -> list[Warn]:
 def refuse_unfinished(model: Model) -> None:
     """Raises:
     InputError: the model was prepared for quantization and never converted; its observers still learn at each call.
+    UnsupportedError: torchao quantized it in place.
     """
+    _refuse_wrapped(model)
     if model.program is not None:
         called, named = _called(model.program), model.program.graph_signature.inputs_to_buffers.values()
     elif model.script is not None:
@@ -130,8 +132,9 @@ def refuse_unfinished(model: Model) -> None:
 
 def refuse_quantized_tensors(model: Model) -> None:
     """Raises:
-    UnsupportedError: the program has tensors of torch's own quantized dtypes, which torch can't write to a file.
+    UnsupportedError: the program has tensors of torch's own quantized dtypes, which torch can't write to a file, or torchao's.
     """
+    _refuse_wrapped(model)
     names = _called(model.program) if model.program is not None else iter(())
     found = Counter(name.partition("::")[2] for name in names if name.startswith("aten::quantize_per_"))
     if found:
@@ -139,6 +142,21 @@ def refuse_quantized_tensors(model: Model) -> None:
             "already_quantized", f"{model.source.name} is quantized already, in torch's older form: it holds {_listed(found)}.",
             why="Only TorchScript Lite has its quantized tensors, and a program with them can't be handed on to be quantized.",
             fix="Package it as file.py:factory with --runtime torchscript alone and no --quantize, or give the float model with --quantize static-int8.",
+        )  # fmt: skip
+
+
+def _refuse_wrapped(model: Model) -> None:
+    """torchao's ``quantize_`` leaves objects in the place of weights, which no runtime here takes."""
+    import torch.utils._python_dispatch as dispatch
+
+    is_wrapped: Any = dispatch.is_traceable_wrapper_subclass  # narrows the type to one without data
+    weights: Iterable[Any] = model.program.state_dict.values() if model.program is not None else ()
+    found = Counter(type(t.data).__name__ for t in weights if is_wrapped(t))
+    if found:
+        raise UnsupportedError(
+            "already_quantized", f"{model.source.name} is quantized already, by torchao: it holds {_listed(found)}.",
+            why="Its weights are torchao's objects, which no runtime here can read.",
+            fix="Give the float model with --quantize weight-int8, dynamic-int8 or weight-int4.",
         )  # fmt: skip
 
 

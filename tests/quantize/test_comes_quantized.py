@@ -247,3 +247,18 @@ def test_integers_of_torch_itself_are_not_quantized_again(way: str, scheme: str,
     if way == "archive":
         made = edgesdk.package(model, **asked)
         assert "int8_hint" not in [w["code"] for w in made.document["warnings"]], "its weights don't stay float32"
+
+
+@pytest.mark.slow
+def test_weights_that_torchao_replaced_are_told(tmp_path: Path) -> None:
+    """They ended in a traceback, with every runtime."""
+    (tmp_path / "net.py").write_text(
+        "import torch, torchao.quantization as q\n"
+        "def net():\n"
+        "    made = torch.nn.Sequential(torch.nn.Linear(64, 64)).eval()\n"
+        "    q.quantize_(made, q.Int8WeightOnlyConfig())\n"
+        "    return made\n"
+    )
+    asked: dict[str, Any] = {"runtime": "onnx", "inputs": ["input=float32[2,64]"], "output": tmp_path / "out"}
+    with pytest.raises(UnsupportedError, match="quantized already, by torchao"):
+        edgesdk.package(f"{tmp_path}/net.py:net", **asked)
