@@ -200,9 +200,23 @@ def _against_spec(stats: InputStats, spec: TensorSpec, facts: ModelFacts) -> str
         return f"{wanted}. Prepare them as in training."
     if low < -0.1 * width and stats.low >= 0 and stats.high <= 1.001:
         return f"{wanted}. They look like pixels scaled to 0…1 that were never normalised with mean and std."
+    if stats.ends is not None and _swapped(stats.ends, table):
+        return f"{wanted}, with limits of its own for each channel. They fit in the opposite order: red and blue are swapped."
     if stats.high - stats.low < 0.05 * width and stats.samples > 1:
         return f"{wanted}, twenty times as wide. They were scaled down once too often, or hardly vary."
     return None
+
+
+def _swapped(ends: np.ndarray, table: np.ndarray) -> bool:
+    """Whether channels leave the range that black and white have in theirs, and none does in the opposite order."""
+    if table.shape[0] != ends.shape[0]:
+        return False
+    slack = 0.03 * float(table.max() - table.min())  # an unclipped bicubic resize overshoots
+
+    def fit(given: np.ndarray) -> bool:
+        return bool((given[:, 0] >= table.min(1) - slack).all() and (given[:, 1] <= table.max(1) + slack).all())
+
+    return not fit(ends) and fit(ends[::-1])
 
 
 def _against_sound(stats: InputStats, normalize: str) -> str | None:

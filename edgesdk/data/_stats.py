@@ -23,6 +23,7 @@ class InputStats:
         blank: samples in which all values are equal, with the first one's place.
         alike: all samples are equal to the first.
         whole: all values are whole numbers.
+        ends: least and largest value of each channel of pictures, [C, 2]; None for all else.
         neighbours: mean correlation of neighbouring values along rows (and columns of pictures); None when not measured.
     """
 
@@ -39,6 +40,7 @@ class InputStats:
     first_blank: str = ""
     alike: bool = True
     whole: bool = True
+    ends: np.ndarray | None = None
     _first: bytes = b""
     _correlations: list[float] = field(default_factory=list)
 
@@ -71,8 +73,21 @@ class InputStats:
             self.total += float(array.sum(dtype=np.float64))
             self.squares += float(np.square(array, dtype=np.float64).sum())
             self.whole = self.whole and bool((array == np.round(array)).all())
+            self.ends = _wider(self.ends, array)
             if self.samples <= _NOISE_SAMPLES and low < high:
                 self._correlations.extend(_neighbours(array))
+
+
+def _wider(ends: np.ndarray | None, array: np.ndarray) -> np.ndarray | None:
+    """The ends of three channels, [3, 2], with those of one more sample [N, 3, H, W] or [N, H, W, 3]."""
+    channel = next((axis for axis in (1, 3) if array.ndim == 4 and array.shape[axis] == 3), None)
+    if channel is None:
+        return None
+    others = tuple(axis for axis in range(4) if axis != channel)
+    low, high = array.min(axis=others), array.max(axis=others)
+    if ends is not None:
+        low, high = np.minimum(low, ends[:, 0]), np.maximum(high, ends[:, 1])
+    return np.stack([low, high], axis=1)
 
 
 def _neighbours(array: np.ndarray) -> list[float]:

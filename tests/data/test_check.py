@@ -205,10 +205,11 @@ def test_ids_outside_the_table(tmp_path: Path) -> None:
         ({"mean": MEAN, "std": STD}, lambda: smooth(40, 3, 16, 16) * 255, "never divided by 255"),
         ({"mean": MEAN, "std": STD}, lambda: smooth(40, 3, 16, 16), "never normalised with mean and std"),
         ({}, lambda: smooth(40, 3, 16, 16) * 255, "never divided by 255"),
+        ({"mean": MEAN, "std": STD}, lambda: normalised(40)[:, ::-1], "red and blue are swapped"),
         ({}, lambda: normalised(40), "a mean and std that this model doesn't take"),
         ({"mean": MEAN, "std": STD}, lambda: normalised(40) / 255, "scaled down once too often"),
     ],
-    ids=["0-255", "0-1", "0-255-for-0-1", "normalised-for-0-1", "divided-twice"],
+    ids=["0-255", "0-1", "0-255-for-0-1", "blue-first", "normalised-for-0-1", "divided-twice"],
 )  # fmt: skip
 def test_a_range_that_the_preprocessing_doesn_t_make(tmp_path: Path, how, x, says: str) -> None:
     path = npz(tmp_path, input=x())
